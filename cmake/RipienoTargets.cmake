@@ -42,8 +42,10 @@ function(ripieno_add_library name)
   endif()
 endfunction()
 
+# -fPIC because executables would get -fPIE, for which the precompiled header is not made.
 function(ripieno_use_torch target)
   target_link_libraries(${target} PUBLIC TorchWheel::cpu)
-  target_compile_options(${target} PRIVATE -fopenmp -fpch-preprocess)
+  target_compile_options(${target} PRIVATE -fPIC -fopenmp -fpch-preprocess)
+  target_link_options(${target} PUBLIC -fopenmp)
   target_precompile_headers(${target} REUSE_FROM ripieno_torch_pch)
 endfunction()

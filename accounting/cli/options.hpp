@@ -1,0 +1,106 @@
+#pragma once
+
+#include <deque>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <ripieno/accounting/cli/ini.hpp>
+#include <ripieno/accounting/cli/value.hpp>
+
+namespace ripieno::cli {
+
+/// One `--name VALUE`. Its help says what it is; the default is added from the variable.
+struct Option {
+  std::string name;
+  std::string value_name;  ///< "PATH", "N"; unused for flags
+  std::string help;
+  Value value;
+  bool given = false;                 ///< on the command line or in the configuration file
+  std::vector<std::string> defaults;  ///< texts before parsing
+};
+
+/// Options that belong together: a heading in the help, a section of the INI file.
+class Group {
+ public:
+  explicit Group(std::string title) : title_(std::move(title)) {}
+
+  /// `target` holds the default and receives the value; it must outlive the Group. Booleans are flags, std::optional
+  /// has no default, std::vector takes the option several times.
+  template <class T>
+  Group& add(std::string name, T& target, std::string value_name, std::string help) {
+    return add_value(std::move(name), bind_value(target), std::move(value_name), std::move(help));
+  }
+  Group& add_choice(std::string name, std::string& target, std::vector<std::string> choices, std::string help);
+  Group& add_value(std::string name, Value value, std::string value_name, std::string help);
+
+  [[nodiscard]] const std::string& title() const noexcept { return title_; }
+  [[nodiscard]] std::deque<Option>& options() noexcept { return options_; }
+  [[nodiscard]] const std::deque<Option>& options() const noexcept { return options_; }
+
+ private:
+  std::string title_;
+  std::deque<Option> options_;
+};
+
+/// The command line of one program or sub-command. Every one has --help, --version, --config, --dump-config, -v and -q.
+class Options {
+ public:
+  /// `program` as typed ("ripieno-privacy epsilon"), one or two sentences of summary, and lines for --version about
+  /// what the program was linked with.
+  Options(std::string program, std::string summary, std::vector<std::string> dependencies = {});
+
+  /// A new group; the reference stays valid.
+  Group& group(std::string title);
+  /// Words that are no options go to `target`, at least `least` of them.
+  void positional(std::string name, std::vector<std::string>& target, std::string help, std::size_t least);
+
+  /// Reads the command line, then, for options that it does not give, the --config file, and sets the log level. False
+  /// when the program has nothing left to do: --help, --version or --dump-config was printed. UsageError for anything
+  /// that is wrong; unknown names come with the nearest known one.
+  [[nodiscard]] bool parse(std::span<const std::string> arguments);
+
+  /// Whether the option was given. UsageError if there is no such option.
+  [[nodiscard]] bool given(const std::string& name) const;
+  /// UsageError, naming the option, for the first of `names` that was not given.
+  void require(std::initializer_list<const char*> names) const;
+
+  /// What --help prints.
+  [[nodiscard]] std::string help() const;
+  /// What --dump-config prints: every option with its present value, as an INI file that --config reads back.
+  [[nodiscard]] std::string dump() const;
+
+ private:
+  struct Given {
+    std::string name;
+    std::vector<std::string> texts;
+  };
+
+  /// Flags spelled out as --name=true, so that the word after one is never taken for its value.
+  [[nodiscard]] std::vector<std::string> with_flag_values(std::span<const std::string> arguments) const;
+  [[nodiscard]] std::vector<Given> split(std::span<const std::string> arguments) const;
+  void apply_command_line(std::span<const std::string> arguments);
+  void apply_config();
+  [[nodiscard]] Option* find(const std::string& name);
+  [[nodiscard]] const Option* find(const std::string& name) const;
+  [[nodiscard]] std::vector<std::string> names() const;
+  [[nodiscard]] std::vector<std::string> titles() const;
+
+  std::string program_;
+  std::string summary_;
+  std::vector<std::string> dependencies_;
+  std::deque<Group> groups_;
+  Group common_{"general"};
+  std::string positional_name_;
+  std::string positional_help_;
+  std::size_t least_positional_ = 0;
+  std::vector<std::string>* positional_ = nullptr;
+  bool help_ = false;
+  bool version_ = false;
+  bool verbose_ = false;
+  bool quiet_ = false;
+  bool dump_config_ = false;
+  std::optional<std::filesystem::path> config_;
+};
+
+}  // namespace ripieno::cli

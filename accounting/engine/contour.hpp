@@ -1,0 +1,64 @@
+#pragma once
+
+#include <complex>
+#include <ripieno/accounting/engine/decay_bound.hpp>
+#include <ripieno/accounting/engine/moments.hpp>
+#include <ripieno/accounting/engine/quadrature.hpp>
+#include <vector>
+
+namespace ripieno::accounting {
+
+/// The privacy profile of a composed loss in one direction, by numerical inversion of its Laplace transform:
+///   delta(epsilon) = 1/(2 pi i) * integral over Re s = c of  E e^{sL} e^{-s epsilon} / (s (s+1)) ds,  c > 0.
+/// Built once around one epsilon; any epsilon can then be asked for, and every answer is certified
+/// (docs/accounting.md).
+class Contour {
+ public:
+  struct Options {
+    double tolerance = 1e-12;  ///< aimed-at error, relative to the delta of the saddle
+    double fineness = 1;       ///< of the decay bound; more is worth its time where many frequencies are needed
+    double max_work = 6e7;     ///< nodes times frequencies; beyond it the interval gets wider instead
+  };
+  Contour(const ComposedLoss& loss, RoughCumulant& rough, const Saddle& saddle, const Options& options);
+
+  /// delta(epsilon), epsilon >= 0.
+  [[nodiscard]] Interval delta(double epsilon) const;
+
+  struct Estimate {
+    double log_delta, slope;  // slope: d ln(delta) / d epsilon
+  };
+  /// Uncertified value and slope, for Newton's method; NaN where the sum has lost its sign.
+  [[nodiscard]] Estimate estimate(double epsilon) const;
+  /// True when the work limit made the interval wider than asked for.
+  [[nodiscard]] bool limited() const { return limited_; }
+  /// Width of the certified interval of delta relative to delta at `epsilon`.
+  [[nodiscard]] double relative_width(double epsilon) const;
+
+ private:
+  struct Period {
+    double c, length, alias_order;
+  };
+  static Period shortest_period(double c, const Saddle& saddle, RoughCumulant& rough, double log_goal);
+  void choose_spacing(const Saddle& saddle, RoughCumulant& rough, double tolerance);
+  void choose_nodes(const Saddle& saddle, const Options& options);
+  void sum_parts();
+  [[nodiscard]] double alias(double epsilon) const;
+  [[nodiscard]] double log_decay(double frequency) const;
+
+  const ComposedLoss& loss_;
+  double c_;
+  double lost_mass_;
+  bool limited_ = false;
+  double period_ = 0, spacing_ = 0;              // D and h = 2 pi / D
+  double alias_order_ = 0, alias_cumulant_ = 0;  // c2 and K(c2) of the right-hand alias bound
+  double highest_ = 0;                           // largest frequency summed
+  std::vector<TiltedNodes> nodes_;               // one a part; emptied once summed
+  std::vector<DecayBound> decay_;
+  std::vector<std::complex<double>> terms_;        // E e^{sL} / E e^{cL} / (s (s+1)), the first one halved
+  double log_scale_ = 0, log_scale_rounding_ = 0;  // ln E e^{cL}
+  double node_error_ = 0;                          // bounds in units of e^{log_scale - c epsilon} h / pi
+  double terms_size_ = 0, terms_moment_ = 0;       // sums of |term| and of frequency * |term|
+  double log_tail_ = 0;                            // ln of the truncation bound over e^{log_scale - c epsilon}
+};
+
+}  // namespace ripieno::accounting

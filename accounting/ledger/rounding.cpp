@@ -1,0 +1,108 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <ripieno/accounting/base/error.hpp>
+#include <ripieno/accounting/base/text.hpp>
+#include <ripieno/accounting/ledger/binomial.hpp>
+#include <ripieno/accounting/ledger/rounding.hpp>
+
+namespace ripieno {
+namespace {
+
+constexpr double k_unit_single = 0x1p-24;
+constexpr double k_unit_double = 0x1p-53;
+constexpr double k_underflow_norm = 0x1p-129;          // 2^-150 in each of 2^42 coordinates
+constexpr double k_evaluation_slack = 1 + 1e-12;       // the formulas themselves are evaluated in double
+constexpr std::int64_t k_comfortable_microbatch = 32;  // below it, engines lose more than a wide wire costs
+
+double gamma(std::int64_t terms, double unit) {
+  const double product = static_cast<double>(terms) * unit;
+  return product < 1 ? product / (1 - product) : std::numeric_limits<double>::infinity();
+}
+
+std::int64_t num_blocks(std::int64_t num_examples, std::int64_t block_size) {
+  return (num_examples + block_size - 1) / block_size;
+}
+
+/// log of the bound on Pr[some block draws more than `microbatch`] in one step.
+double log_block_tail(const RoundingProblem& problem, std::int64_t microbatch, std::int64_t block_size) {
+  return std::log(static_cast<double>(num_blocks(problem.num_examples, block_size))) +
+         log_binomial_tail_bound(block_size, problem.sample_rate, microbatch + 1);
+}
+
+std::int64_t largest_block(const RoundingProblem& problem, std::int64_t microbatch, double log_target) {
+  if (problem.num_examples <= microbatch) return problem.num_examples;
+  std::int64_t low = microbatch;  // such a block cannot draw more
+  std::int64_t high = problem.num_examples + 1;
+  while (high - low > 1) {
+    const std::int64_t middle = low + (high - low) / 2;
+    (log_block_tail(problem, microbatch, middle) <= log_target ? low : high) = middle;
+  }
+  return low;
+}
+
+SumLayout layout_for(const RoundingProblem& problem, std::int64_t microbatch, bool wide_wire, double tail_target) {
+  // Half of the tail for blocks that draw too much, half for steps that do.
+  const double log_target = std::log(tail_target / 2) - std::log(static_cast<double>(problem.steps)) - 1e-9;
+  return {.microbatch = microbatch,
+          .block_size = largest_block(problem, microbatch, log_target),
+          .max_draw = binomial_upper_quantile(problem.num_examples, problem.sample_rate, log_target),
+          .wide_wire = wide_wire};
+}
+
+std::vector<std::string> explain(const RoundingProblem& problem, const SumLayout& asked, const SumLayout& taken) {
+  std::vector<std::string> notes;
+  const std::string reason =
+      "otherwise the rounding of sums would need rho = " + format_rounded_up(rounding_rho(problem, asked), 3) +
+      ", more than " + format_double(k_max_rho);
+  if (taken.microbatch < asked.microbatch) {
+    notes.push_back("Microbatches hold " + std::to_string(taken.microbatch) + " examples instead of " +
+                    std::to_string(asked.microbatch) + ": " + reason + ".");
+  }
+  if (taken.wide_wire) notes.push_back("Gradient sums are reduced in float64: " + reason + ".");
+  return notes;
+}
+
+}  // namespace
+
+double rounding_rho(const RoundingProblem& problem, const SumLayout& layout) {
+  const std::int64_t ranks = problem.world_size;
+  const double inside_unit = gamma(layout.microbatch, k_unit_single);
+  const double inside = inside_unit * static_cast<double>(layout.microbatch);
+  const double magnitude = static_cast<double>(layout.max_draw) * (1 + inside_unit);
+  const std::int64_t terms = std::min(layout.max_draw, num_blocks(problem.num_examples, layout.block_size) + ranks);
+  const double across_unit = gamma(terms, k_unit_double);
+  const double wire_unit = gamma(ranks + 1, layout.wide_wire ? k_unit_double : k_unit_single);
+  const double underflow = static_cast<double>(ranks) * k_underflow_norm / problem.clipping_norm;
+  const double error = inside + magnitude * (across_unit + wire_unit * (1 + across_unit)) + underflow;
+  return 2 * error * k_evaluation_slack;
+}
+
+double rounding_tail(const RoundingProblem& problem, const SumLayout& layout) {
+  const double blocks = std::exp(log_block_tail(problem, layout.microbatch, layout.block_size));
+  const double draws =
+      std::exp(log_binomial_tail_bound(problem.num_examples, problem.sample_rate, layout.max_draw + 1));
+  return static_cast<double>(problem.steps) * (blocks + draws) * k_evaluation_slack;
+}
+
+ChosenLayout choose_layout(const RoundingProblem& problem, double tail_target) {
+  const std::int64_t largest = std::min(problem.max_microbatch, problem.num_examples);
+  const SumLayout asked = layout_for(problem, largest, false, tail_target);
+  if (static_cast<double>(asked.max_draw) * problem.clipping_norm > 1e38) {
+    throw UsageError("clipping norm " + format_double(problem.clipping_norm) + " is too large",
+                     "a float32 sum of " + std::to_string(asked.max_draw) + " such contributions may overflow");
+  }
+  for (const bool wide_wire : {false, true}) {
+    const std::int64_t smallest = wide_wire ? 1 : std::min(largest, k_comfortable_microbatch);
+    for (std::int64_t microbatch = largest; microbatch >= smallest; microbatch /= 2) {
+      const SumLayout layout = layout_for(problem, microbatch, wide_wire, tail_target);
+      if (rounding_rho(problem, layout) <= k_max_rho) return {layout, explain(problem, asked, layout)};
+    }
+  }
+  throw UsageError("no way of summing keeps rho at or below " + format_double(k_max_rho),
+                   "clipping norm " + format_double(problem.clipping_norm) + ", draws of up to " +
+                       std::to_string(asked.max_draw) + " examples",
+                   "use a smaller batch or a larger clipping norm");
+}
+
+}  // namespace ripieno

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ripieno {
+
+// How far floating-point sums can stretch the sensitivity of a step (invariant P5).
+//
+// A step releases s + noise, where s is the computed sum of the clipped contributions v_i, |v_i| <= C, of the examples
+// drawn. Let S be a draw that holds record r and S' the same draw without it, and write s(S) = sum_{i in S} v_i + e(S).
+// The exact sums differ by |v_r| <= C, so
+//     |s(S) - s(S')| <= C + |e(S) - e(S')|,
+// and noise with standard deviation z C (1 + rho) is as good as noise multiplier z over exact sums when
+// rho C >= |e(S) - e(S')| whatever the v_i are. Write u = 2^-24, v = 2^-53, gamma_n(u) = n u / (1 - n u); a sum of n
+// numbers in any order, products included, errs by at most gamma_n(u) times the sum of their magnitudes (Higham 2002,
+// section 4.2), and that holds for L2 norms of vectors by the triangle inequality.
+//
+// 1. Microbatches. The ids are divided into blocks of `block_size` consecutive ids, and no microbatch crosses a border.
+//    While each block's draw has at most m = `microbatch` examples it is one microbatch (two where ranks meet inside
+//    it), so removing r changes the members of one microbatch only: the float32 result of every other one has equal
+//    bits in both runs and no part in e(S) - e(S'). The one that changed errs by at most gamma_m(u) m C in each run.
+// 2. Across microbatches, float64 sums on each rank, of at most k = min(n_max, blocks + ranks) terms whose norms add up
+//    to A = n_max C (1 + gamma_m(u)) at most: gamma_k(v) A in each run, where n_max = `max_draw` bounds the draw.
+// 3. The wire. One cast to float32 and W - 1 additions in any order: gamma_{W+1}(u) A (1 + gamma_k(v)); with a wide
+// wire
+//    the same with v. A cast may also underflow, by 2^-150 for each of at most 2^42 coordinates on each of W ranks.
+// rho = 2 (1 + 2 + 3) / C, rounded up. What happens to s after the noise is post-processing.
+//
+// Outside the assumptions on counts the bound says nothing. Pr[some block of some step draws more than m, or some step
+// draws more than n_max] <= `tail` by Chernoff's bound and a union over blocks and steps, and a mechanism that is
+// (epsilon, delta)-private but for an event of that probability is (epsilon, delta + (1 + e^epsilon) tail)-private.
+
+/// What the rounding bound depends on.
+struct RoundingProblem {
+  std::int64_t num_examples = 0;
+  double sample_rate = 0;  ///< of Poisson sampling; 1 draws everything
+  std::int64_t steps = 0;  ///< that the tail is summed over
+  double clipping_norm = 0;
+  std::int64_t max_microbatch = 0;
+  int world_size = 1;
+};
+
+/// How sums are formed.
+struct SumLayout {
+  std::int64_t microbatch = 0;  ///< most examples in one microbatch
+  std::int64_t block_size = 0;  ///< microbatches are cut inside blocks of this many consecutive ids
+  std::int64_t max_draw = 0;    ///< examples in one step's draw, but for `tail`
+  bool wide_wire = false;       ///< sums travel and are released in float64
+
+  friend bool operator==(const SumLayout&, const SumLayout&) = default;
+};
+
+/// The largest rho that a plan accepts.
+inline constexpr double k_max_rho = 0.01;
+
+/// rho of the proof above, and the probability with which its counts do not hold.
+[[nodiscard]] double rounding_rho(const RoundingProblem& problem, const SumLayout& layout);
+[[nodiscard]] double rounding_tail(const RoundingProblem& problem, const SumLayout& layout);
+
+struct ChosenLayout {
+  SumLayout layout;
+  std::vector<std::string> notes;  ///< sentences that say where the choice departs from what was asked, and why
+};
+
+/// The layout with the largest microbatches, and for them the largest blocks, whose rho is at most `k_max_rho` and
+/// whose tail is at most `tail_target`. Smaller microbatches are tried first, down to 32; then the wide wire.
+/// UsageError where no layout will do, or where a float32 sum could overflow.
+[[nodiscard]] ChosenLayout choose_layout(const RoundingProblem& problem, double tail_target);
+
+}  // namespace ripieno

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <ripieno/accounting/engine/process.hpp>
+#include <ripieno/accounting/ledger/plan.hpp>
+
+namespace ripieno {
+
+/// What was released, as the accountant sees it: Poisson-sampled Gaussian steps in any order, and the probability
+/// `tail` that the sums of some step were not as exact as their plan proves.
+struct Schedule {
+  accounting::Process releases;
+  double tail = 0;
+};
+
+/// Adds `steps` steps. Splitting or permuting them changes nothing.
+void add_steps(Schedule& schedule, double noise_multiplier, double sample_rate, std::int64_t steps, double tail = 0);
+
+/// Epsilon at `delta`. `upper` holds for the schedule with its tail: the steps may use delta - (1 + e^epsilon) tail
+/// only, and it is infinite where the tail leaves nothing of delta. `lower` bounds the epsilon of the steps alone, for
+/// sums that use their sensitivity to the full.
+[[nodiscard]] accounting::Interval epsilon_of_schedule(const Schedule& schedule, double delta);
+/// Delta at `epsilon`, tail included in `upper`.
+[[nodiscard]] accounting::Interval delta_of_schedule(const Schedule& schedule, double epsilon);
+/// Epsilon by Renyi differential privacy (Mironov 2017; conversion of Canonne et al. 2020), tail included: what other
+/// tools print.
+[[nodiscard]] double rdp_epsilon_of_schedule(const Schedule& schedule, double delta);
+
+/// The first `records` records of a ledger under the plan.
+[[nodiscard]] Schedule schedule_of_plan(const PrivacyPlan& plan, std::int64_t records);
+[[nodiscard]] accounting::Interval epsilon_of_plan(const PrivacyPlan& plan, std::int64_t records, double delta);
+
+/// The smallest noise multiplier, to a relative 1e-7, with which all max_records() of the plan have an epsilon of at
+/// most `epsilon` at the plan's delta, rounding tail included. `options.noise_multiplier` is ignored. UsageError when
+/// the options make no sense or no noise is enough.
+[[nodiscard]] double calibrate_plan(PlanOptions options, double epsilon);
+
+}  // namespace ripieno

@@ -1,0 +1,2 @@
+add_executable(bench_accounting ${CMAKE_CURRENT_LIST_DIR}/accounting.cpp)
+target_link_libraries(bench_accounting PRIVATE ripieno_accounting)

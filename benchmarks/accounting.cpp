@@ -1,0 +1,68 @@
+// How long one exact epsilon takes, next to the Renyi bound at the best real order on the same settings, in one run.
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <ripieno/accounting/engine/calibrate.hpp>
+#include <ripieno/accounting/engine/composition.hpp>
+#include <vector>
+
+namespace {
+
+using namespace ripieno::accounting;
+
+struct Setting {
+  const char* name;
+  SubsampledGaussian steps;
+  double delta;
+};
+
+constexpr Setting k_settings[] = {
+    {"sigma 1, q 0.01, 1000 steps", {1, 0.01, 1000}, 1e-5},
+    {"sigma 1.1, q 256/60000, 14063 steps", {1.1, 256.0 / 60000, 14063}, 1e-5},
+    {"sigma 0.8, q 0.004, 10^4 steps", {0.8, 0.004, 10000}, 1e-6},
+    {"sigma 0.5, q 0.1, 100 steps", {0.5, 0.1, 100}, 1e-5},
+    {"sigma 10, q 0.5, 1000 steps", {10, 0.5, 1000}, 1e-5},
+    {"sigma 1, q 0.01, 1000 steps, delta 1e-12", {1, 0.01, 1000}, 1e-12},
+    {"sigma 4, q 0.00033, 10^4 steps, delta 1e-18", {4, 0.00033, 10000}, 1e-18},
+    {"sigma 1.5, q 0.02, 5000 steps", {1.5, 0.02, 5000}, 1e-6},
+    {"sigma 2, q 0.01, 10^6 steps", {2, 0.01, 1000000}, 1e-7},
+    {"near-atomic: sigma 1, q 0.001, 10 steps", {1, 0.001, 10}, 1e-7},
+    {"near-atomic: sigma 0.3, q 0.001, 1000 steps", {0.3, 0.001, 1000}, 1e-5},
+};
+
+template <class Work>
+double median_us(const Work& work) {
+  std::vector<double> times;
+  double total = 0;
+  while (times.size() < 3 || (times.size() < 51 && total < 2e5)) {
+    const auto start = std::chrono::steady_clock::now();
+    work();
+    times.push_back(std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count());
+    total += times.back();
+  }
+  std::ranges::nth_element(times, times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2));
+  return times[times.size() / 2];
+}
+
+}  // namespace
+
+int main() {
+  std::printf("%-46s %12s %12s %8s %10s\n", "setting", "exact [us]", "Renyi [us]", "ratio", "width");
+  std::vector<double> all;
+  for (const auto& [name, steps, delta] : k_settings) {
+    const Composition composition = compose({&steps, 1});
+    Interval epsilon;
+    double renyi = 0;
+    const double exact_us = median_us([&] { epsilon = epsilon_at(composition, delta).value; });
+    const double renyi_us = median_us([&] { renyi = epsilon_rdp(composition, delta); });
+    std::printf("%-46s %12.1f %12.1f %8.2f %10.1e   epsilon %.8g, Renyi %.8g\n", name, exact_us, renyi_us,
+                exact_us / renyi_us, (epsilon.upper - epsilon.lower) / epsilon.upper, epsilon.upper, renyi);
+    all.push_back(exact_us);
+  }
+  std::ranges::sort(all);
+  double noise = 0;
+  const double calibration_us = median_us([&] { noise = calibrate_noise_multiplier(2, 1e-5, 256.0 / 60000, 14063); });
+  std::printf("median exact %.1f us; calibration %.0f us (noise multiplier %.9g)\n", all[all.size() / 2],
+              calibration_us, noise);
+}

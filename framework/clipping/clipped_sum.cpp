@@ -1,0 +1,126 @@
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <ripieno/accounting/base/error.hpp>
+#include <ripieno/accounting/base/text.hpp>
+#include <ripieno/framework/clipping/clipped_sum.hpp>
+#include <ripieno/framework/clipping/coefficients.hpp>
+#include <ripieno/framework/core/flat.hpp>
+#include <set>
+#include <string>
+
+namespace ripieno {
+namespace {
+
+void check_positive(double value, const char* field) {
+  if (std::isfinite(value) && value > 0) return;
+  throw UsageError(std::string(field) + " cannot be " + format_double(value), "it must be finite and positive");
+}
+
+void check_positions(const std::vector<int>& positions, const char* field, std::set<int>& taken) {
+  if (positions.empty()) throw UsageError(std::string(field) + " is empty");
+  for (const int position : positions) {
+    if (position < 0)
+      throw UsageError(std::string(field) + " holds " + std::to_string(position), "positions count from 0");
+    if (!taken.insert(position).second)
+      throw UsageError(std::string(field) + " holds " + std::to_string(position),
+                       "a position appears once in argnums and batch_argnums together");
+  }
+}
+
+void check_cuts(std::span<const std::int64_t> cuts, std::int64_t n) {
+  const bool bordered = !cuts.empty() && cuts.front() == 0 && cuts.back() == n;
+  if (!bordered || !std::is_sorted(cuts.begin(), cuts.end()))
+    throw UsageError("the microbatch cuts do not run from 0 up to the batch size " + std::to_string(n));
+}
+
+/// The leaves of one microbatch's sum in one buffer: their own dtype where they share one, else float64.
+at::Tensor flat_sum(const PyTree& params, std::vector<at::Tensor> leaves) {
+  const bool mixed = std::any_of(leaves.begin(), leaves.end(),
+                                 [&](const at::Tensor& leaf) { return leaf.scalar_type() != leaves[0].scalar_type(); });
+  if (mixed)
+    for (at::Tensor& leaf : leaves) leaf = leaf.to(at::kDouble);
+  return flatten(params.with_leaves(leaves));
+}
+
+/// Adds up microbatch sums in float64. The first is kept as it came, so that a batch of one microbatch costs no buffer.
+class Accumulator {
+ public:
+  void add(const at::Tensor& flat) {
+    if (!first_.defined()) {
+      first_ = flat;
+      return;
+    }
+    if (!total_.defined()) total_ = first_.to(at::kDouble, /*non_blocking=*/false, /*copy=*/true);
+    total_.add_(flat);
+  }
+
+  [[nodiscard]] at::Tensor finish(at::ScalarType dtype) const { return (total_.defined() ? total_ : first_).to(dtype); }
+
+ private:
+  at::Tensor first_;
+  at::Tensor total_;
+};
+
+/// Counts and the loss of one microbatch, added to `sum`.
+void count(const MicrobatchResult& result, double clipping_norm, ClippedSum& sum) {
+  const at::Tensor clipped = result.norms.gt(clipping_norm).logical_and(result.finite);
+  sum.num_clipped += clipped.sum().item<std::int64_t>();
+  sum.num_non_finite += result.finite.logical_not().sum().item<std::int64_t>();
+  sum.loss_sum += at::where(result.finite, result.losses, at::zeros_like(result.losses)).sum().item<double>();
+}
+
+}  // namespace
+
+void check_options(const ClippingOptions& options) {
+  check_positive(options.clipping_norm, "clipping_norm");
+  check_positive(options.normalize_by, "normalize_by");
+  std::set<int> taken;
+  check_positions(options.argnums, "argnums", taken);
+  check_positions(options.batch_argnums, "batch_argnums", taken);
+  if (options.microbatch_size < 0)
+    throw UsageError("microbatch_size cannot be " + std::to_string(options.microbatch_size),
+                     "it must be positive, or 0 for the whole batch");
+  if (options.sum_dtype != at::kFloat && options.sum_dtype != at::kDouble)
+    throw UsageError(std::string("sum_dtype cannot be ") + at::toString(options.sum_dtype),
+                     "a sum kept below float32 moves by more than one example's bound when one example is added",
+                     "use kFloat or kDouble, and convert after the noise");
+}
+
+std::vector<std::int64_t> microbatch_cuts(std::int64_t n, std::int64_t microbatch_size) {
+  const std::int64_t size = microbatch_size > 0 ? microbatch_size : std::max<std::int64_t>(n, 1);
+  std::vector<std::int64_t> cuts;
+  for (std::int64_t begin = 0; begin < n; begin += size) cuts.push_back(begin);
+  cuts.push_back(n);
+  return cuts;
+}
+
+ClippedSum clipped_sum(ClippingEngine& engine, const LossFn& loss, const PyTree& params,
+                       std::span<const at::Tensor> batch, std::span<const std::int64_t> cuts,
+                       const ClippingOptions& options) {
+  check_options(options);
+  const std::int64_t n = check_batch(batch);
+  check_cuts(cuts, n);
+  const at::ScalarType dtype = stored_dtype(params) == at::kDouble ? at::kDouble : options.sum_dtype;
+
+  ClippedSum sum;
+  sum.batch_size = n;
+  if (n == 0) {
+    sum.flat = at::zeros({params.numel()}, batch[0].options().dtype(dtype).requires_grad(false));
+    return sum;
+  }
+  Accumulator total;
+  for (std::size_t k = 0; k + 1 < cuts.size(); ++k) {
+    if (cuts[k] == cuts[k + 1]) continue;
+    std::vector<at::Tensor> microbatch;
+    for (const at::Tensor& tensor : batch) microbatch.push_back(tensor.narrow(0, cuts[k], cuts[k + 1] - cuts[k]));
+    MicrobatchResult result = engine.clip(loss, params, microbatch, options.clipping_norm);
+    count(result, options.clipping_norm, sum);
+    total.add(flat_sum(params, std::move(result.sum)));
+  }
+  sum.flat = total.finish(dtype);
+  return sum;
+}
+
+}  // namespace ripieno

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <ATen/core/ScalarType.h>
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <ripieno/framework/clipping/engine.hpp>
+#include <ripieno/framework/clipping/engine_choice.hpp>
+#include <span>
+#include <vector>
+
+namespace ripieno {
+
+/// How per-example gradients are clipped and summed.
+struct ClippingOptions {
+  /// Bound on the L2 norm of one example's gradient over all parameters. Required; finite and positive.
+  double clipping_norm = 0;
+  /// Positions of the loss's arguments that are differentiated, and of those that hold one entry per example in their
+  /// first dimension. All other arguments are passed to the loss whole.
+  std::vector<int> argnums = {0};
+  std::vector<int> batch_argnums = {1};
+  /// What the sum is divided by: the public expected batch size, never the realised one (invariant P7); finite,
+  /// positive.
+  double normalize_by = 1;
+  /// Examples differentiated at once; 0 is the whole batch. It bounds memory, and changes the sum by rounding only.
+  std::int64_t microbatch_size = 0;
+  EngineKind engine = EngineKind::automatic;
+  /// float32 or float64: dtype of the sum. Sums over float64 parameters are always float64.
+  at::ScalarType sum_dtype = at::kFloat;
+};
+
+/// UsageError naming the field that makes no sense.
+void check_options(const ClippingOptions& options);
+
+/// A clipped gradient sum and what only the operator may see of the batch (invariant P1).
+struct ClippedSum {
+  at::Tensor flat;                  ///< [numel] in leaf order, not normalised
+  std::int64_t batch_size = 0;      ///< examples in the batch
+  std::int64_t num_clipped = 0;     ///< finite examples whose gradient norm exceeded clipping_norm
+  std::int64_t num_non_finite = 0;  ///< examples that were masked
+  double loss_sum = 0;              ///< over the finite examples
+};
+
+/// Borders 0, m, 2m, …, n of microbatches of at most `microbatch_size` examples; 0 means one microbatch.
+[[nodiscard]] std::vector<std::int64_t> microbatch_cuts(std::int64_t n, std::int64_t microbatch_size);
+
+/// The sum over a batch of n examples, microbatch by microbatch: examples [cuts[k], cuts[k+1]) form one, and
+/// 0 = cuts.front() <= … <= cuts.back() = n. The engine sums inside a microbatch; across microbatches the sum is
+/// float64, cast once to the sum's dtype. For n = 0 the sum is exactly zero and the loss is never called.
+///
+/// Of the options clipping_norm and sum_dtype count here. UsageError for uneven batch tensors or cuts that are no cuts.
+[[nodiscard]] ClippedSum clipped_sum(ClippingEngine& engine, const LossFn& loss, const PyTree& params,
+                                     std::span<const at::Tensor> batch, std::span<const std::int64_t> cuts,
+                                     const ClippingOptions& options);
+
+}  // namespace ripieno

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <ripieno/framework/core/pytree.hpp>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace ripieno {
+
+/// The user's loss: one value per example, shape [n] floating point, for batch tensors whose first dimension is n.
+/// Nothing is reduced over examples; a scalar is refused.
+using LossFn = std::function<at::Tensor(const PyTree& params, std::span<const at::Tensor> batch)>;
+
+/// What an engine makes of one microbatch of n examples.
+struct MicrobatchResult {
+  /// sum_i c_i g_i: one tensor per parameter leaf, in leaf order, with the leaf's shape; float32, or float64 for a
+  /// float64 leaf.
+  std::vector<at::Tensor> sum;
+  /// float64 [n], detached.
+  at::Tensor losses;
+  /// float64 [n]: L2 norm of each example's gradient over all leaves, before clipping; not finite where the gradient is
+  /// not.
+  at::Tensor norms;
+  /// bool [n]: false where the loss or any entry of the gradient is NaN or infinite. That example adds exactly zero to
+  /// the sum (invariant P6): it is left out or overwritten, never multiplied by zero.
+  at::Tensor finite;
+};
+
+/// Computes the sum of clipped per-example gradients of a microbatch. An engine may keep what it learnt about a loss (a
+/// plan of the graph, workspaces) between calls, so one object serves one loss and one thread.
+class ClippingEngine {
+ public:
+  virtual ~ClippingEngine() = default;
+
+  /// "loop", "bookkeeping"
+  [[nodiscard]] virtual std::string_view name() const = 0;
+
+  /// Each example's gradient is scaled to norm <= clipping_norm as stored (invariant P5), then summed.
+  /// `params`: float32 or float64 leaves without autograd history. `batch`: at least one tensor, first dimensions equal
+  /// and at least 1. Throws UsageError for a loss that the engine cannot serve.
+  virtual MicrobatchResult clip(const LossFn& loss, const PyTree& params, std::span<const at::Tensor> batch,
+                                double clipping_norm) = 0;
+
+ protected:
+  ClippingEngine() = default;
+  ClippingEngine(const ClippingEngine&) = default;
+  ClippingEngine& operator=(const ClippingEngine&) = default;
+};
+
+/// The number of examples n: the common first dimension of the batch tensors. UsageError when there is no tensor, one
+/// is a scalar, or their first dimensions differ.
+std::int64_t check_batch(std::span<const at::Tensor> batch);
+
+/// UsageError, with advice, unless `losses` is a floating point tensor of shape [n] that depends on the parameters. For
+/// engines: the loss as evaluated on fresh parameter leaves.
+void check_losses(const at::Tensor& losses, std::int64_t n);
+
+}  // namespace ripieno

@@ -1,0 +1,231 @@
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <ripieno/accounting/base/error.hpp>
+#include <ripieno/framework/clipping/graph_layout.hpp>
+#include <ripieno/framework/clipping/graph_plan.hpp>
+#include <string_view>
+#include <unordered_map>
+
+namespace ripieno::bookkeeping {
+namespace {
+
+constexpr std::string_view k_advice = "use engine loop";
+
+/// Operations that only move elements, so a gradient and its pull-back have one norm.
+constexpr std::array<std::string_view, 11> k_rearranging{
+    "ViewBackward0",      "UnsafeViewBackward0", "ReshapeAliasBackward0", "PermuteBackward0",
+    "TransposeBackward0", "UnsqueezeBackward0",  "SqueezeBackward0",      "SqueezeBackward1",
+    "AliasBackward0",     "SliceBackward0",      "SelectBackward0"};
+
+/// The tensors of the graph that depend on parameters and not on examples: their shape does not follow the number of
+/// examples, and nothing that does, and depends on parameters, enters them. (Data that enter without parameters and
+/// without changing the shape, as a mean over the batch, show in the check of the values.)
+std::vector<bool> parameter_side(const Graph& two, const Graph& three) {
+  std::vector<bool> side(three.nodes.size(), false);
+  for (std::size_t i = 0; i < side.size(); ++i) {
+    const GraphNode& node = three.nodes[i];
+    side[i] = node.reaches_leaf && (node.leaf != k_none || two.nodes[i].shape == node.shape);
+    for (const GraphEdge& edge : node.edges)
+      if (edge.child != k_none && three.nodes[edge.child].reaches_leaf && !side[edge.child]) side[i] = false;
+  }
+  return side;
+}
+
+class Planner {
+ public:
+  Planner(const Graph& two, const Graph& three, std::span<const std::string> leaf_paths)
+      : two_(two), three_(three), leaf_paths_(leaf_paths) {}
+
+  Plan make() {
+    plan_.signature = three_.signature();
+    for (std::size_t i = 0; i < three_.nodes.size(); ++i)
+      plan_.shapes.push_back({two_.nodes[i].shape, three_.nodes[i].shape});
+    find_uses();
+    group_by_leaf();
+    find_layouts();
+    for (const Use& use : plan_.uses) plan_.keep_graph |= use.handler->calls_node;
+    return std::move(plan_);
+  }
+
+ private:
+  void find_uses() {
+    const std::vector<bool> side = parameter_side(two_, three_);
+    for (int i = 0; i < static_cast<int>(three_.nodes.size()); ++i) {
+      const GraphNode& node = three_.nodes[i];
+      if (!node.reaches_leaf || side[i]) continue;
+      for (std::size_t e = 0; e < node.edges.size(); ++e) {
+        const GraphEdge& edge = node.edges[e];
+        if (edge.child == k_none || !side[edge.child]) continue;
+        plan_.uses.push_back({.node = i, .edge = static_cast<int>(e), .cut = cut_of(edge)});
+      }
+    }
+  }
+
+  /// Index of the cut that an edge leads to.
+  int cut_of(const GraphEdge& edge) {
+    const auto [found, added] =
+        cut_index_.try_emplace({edge.child, edge.input_nr}, static_cast<int>(plan_.cuts.size()));
+    if (added) plan_.cuts.push_back(follow_to_leaf(edge));
+    return found->second;
+  }
+
+  /// Follows the operations between a cut and its parameter.
+  Cut follow_to_leaf(const GraphEdge& edge) const {
+    Cut cut{.node = edge.child, .input_nr = edge.input_nr};
+    cut.shape = three_.output_shape(edge.child, edge.input_nr);
+    int node = edge.child;
+    while (three_.nodes[node].leaf == k_none) {
+      const GraphNode& current = three_.nodes[node];
+      if (current.name == "TBackward0" || is_matrix_transpose(current))
+        cut.transposed = !cut.transposed;
+      else if (std::ranges::find(k_rearranging, current.name) != k_rearranging.end())
+        cut.rearranged = true;
+      else
+        refuse_chain(current, node);
+      node = current.edges.front().child;
+    }
+    cut.leaf = three_.nodes[node].leaf;
+    return cut;
+  }
+
+  static bool is_matrix_transpose(const GraphNode& node) {
+    return node.name == "TransposeBackward0" && node.shape.size() == 2;
+  }
+
+  [[noreturn]] void refuse_chain(const GraphNode& node, int index) const {
+    throw UsageError("the book-keeping engine has no rule for " + node.name + " on the way from " +
+                         parameters_below(index) + " to the examples",
+                     "only transposes, views and slices of a parameter are followed", k_advice);
+  }
+
+  /// "parameter 'a'" or "parameters 'a', 'b'": those that a node depends on.
+  std::string parameters_below(int node) const {
+    std::vector<bool> seen(three_.nodes.size(), false);
+    std::vector<int> pending{node};
+    std::vector<std::string> names;
+    while (!pending.empty()) {
+      const int current = pending.back();
+      pending.pop_back();
+      if (seen[current]) continue;
+      seen[current] = true;
+      if (three_.nodes[current].leaf != k_none) names.push_back(path(three_.nodes[current].leaf));
+      for (const GraphEdge& edge : three_.nodes[current].edges)
+        if (edge.child != k_none) pending.push_back(edge.child);
+    }
+    std::string text = names.size() == 1 ? "parameter" : "parameters";
+    for (std::size_t i = 0; i < names.size(); ++i) text += (i == 0 ? " '" : ", '") + names[i] + "'";
+    return text;
+  }
+
+  std::string path(int leaf) const { return leaf_paths_[leaf]; }
+
+  void group_by_leaf() {
+    plan_.uses_of_leaf.resize(three_.leaves.size());
+    for (std::size_t u = 0; u < plan_.uses.size(); ++u)
+      plan_.uses_of_leaf[plan_.cuts[plan_.uses[u].cut].leaf].push_back(static_cast<int>(u));
+    for (std::size_t leaf = 0; leaf < plan_.uses_of_leaf.size(); ++leaf) {
+      const std::vector<int>& uses = plan_.uses_of_leaf[leaf];
+      const auto rearranged = [&](int use) { return plan_.cuts[plan_.uses[use].cut].rearranged; };
+      if (uses.size() > 1 && std::ranges::any_of(uses, rearranged))
+        throw UsageError(
+            "the book-keeping engine has no rule for parameter '" + path(static_cast<int>(leaf)) +
+                "', which is used several times, once through a view or slice (" +
+                three_.nodes[plan_.cuts[plan_.uses[*std::ranges::find_if(uses, rearranged)].cut].node].name + ")",
+            "the norm of the summed gradient is needed", k_advice);
+    }
+  }
+
+  void find_layouts() {
+    std::unordered_map<int, std::size_t> target_of;
+    torch::autograd::edge_list targets;
+    for (const Use& use : plan_.uses)
+      if (target_of.emplace(use.node, targets.size()).second) targets.emplace_back(three_.nodes[use.node].node, 0);
+
+    std::array<std::vector<at::Tensor>, 3> arrived;
+    for (std::int64_t example = 0; example < 3; ++example) {
+      const at::Tensor one_hot = at::zeros_like(three_.losses.detach());
+      one_hot[example] = 1;
+      arrived[example] = backward({three_.root()}, {one_hot}, targets, /*keep_graph=*/true);
+    }
+    for (Use& use : plan_.uses) {
+      const std::size_t target = target_of.at(use.node);
+      find_layout_of(use, {arrived[0][target], arrived[1][target], arrived[2][target]});
+    }
+  }
+
+  void find_layout_of(Use& use, const OneAtATime& gradients) {
+    const GraphNode& node = three_.nodes[use.node];
+    use.layout = require_layout(find_layout(two_.nodes[use.node].shape, node.shape, gradients), node);
+    use.handler = find_handler(node.name);
+    if (use.handler == nullptr) refuse_use(use);
+    if (use.handler->calls_node) find_raw_layout(use, gradients);
+    if (!use.handler->serves(plan_.site(three_, use))) refuse_use(use);
+  }
+
+  /// Where the examples are in the gradient that a node returns before it is reduced to the input's shape.
+  void find_raw_layout(Use& use, const OneAtATime& gradients) {
+    const NodePtr &node_two = two_.nodes[use.node].node, &node_three = three_.nodes[use.node].node;
+    OneAtATime raw;
+    Shape shape_three;
+    for (std::size_t i = 0; i < 3; ++i) {
+      if (!gradients[i].defined()) continue;
+      raw[i] = call_node(node_three, use.edge, gradients[i]);
+      if (raw[i].defined()) shape_three = raw[i].sizes().vec();
+    }
+    const auto& metadata = node_two->input_metadata(0);
+    const at::Tensor raw_two = call_node(node_two, use.edge, at::ones(two_.nodes[use.node].shape, metadata.options()));
+    if (shape_three.empty() || !raw_two.defined()) refuse_use(use);
+    use.raw_layout = require_layout(find_layout(raw_two.sizes().vec(), shape_three, raw), three_.nodes[use.node]);
+  }
+
+  static ExampleLayout require_layout(const FoundLayout& found, const GraphNode& node) {
+    if (found.finding == LayoutFinding::mixed)
+      throw UsageError("the loss mixes examples: at " + node.name + " the loss of one reaches another",
+                       "a per-example gradient does not exist",
+                       "leave out batch statistics and losses over pairs of examples (group_norm in place of "
+                       "batch_norm)");
+    if (found.finding == LayoutFinding::ambiguous)
+      throw UsageError("the examples cannot be told apart in the output gradient of " + node.name,
+                       "too many of its rows are zero for made-up examples", k_advice);
+    return found.layout;
+  }
+
+  [[noreturn]] void refuse_use(const Use& use) const {
+    const Cut& cut = plan_.cuts[use.cut];
+    throw UsageError("the book-keeping engine has no rule for " + three_.nodes[use.node].name + " (input " +
+                         std::to_string(use.edge) + ", parameter '" + path(cut.leaf) + "')",
+                     "no handler serves this operation in this form", k_advice);
+  }
+
+  const Graph& two_;
+  const Graph& three_;
+  std::span<const std::string> leaf_paths_;
+  std::map<std::pair<int, std::uint32_t>, int> cut_index_;
+  Plan plan_;
+};
+
+}  // namespace
+
+Shape ShapeRule::at(std::int64_t n) const {
+  Shape shape = at_two;
+  for (std::size_t d = 0; d < shape.size(); ++d) shape[d] += (n - 2) * (at_three[d] - at_two[d]);
+  return shape;
+}
+
+UseSite Plan::site(const Graph& graph, const Use& use) const {
+  return {.node = graph.nodes[use.node].node,
+          .edge = use.edge,
+          .cut_shape = cuts[use.cut].shape,
+          .layout = use.layout,
+          .raw_layout = use.raw_layout,
+          .num_examples = graph.num_examples};
+}
+
+Plan make_plan(const Graph& two, const Graph& three, std::span<const std::string> leaf_paths) {
+  return Planner(two, three, leaf_paths).make();
+}
+
+}  // namespace ripieno::bookkeeping

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <ripieno/framework/clipping/bookkeeping_handlers.hpp>
+#include <ripieno/framework/clipping/graph_trace.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace ripieno::bookkeeping {
+
+/// A tensor that depends on parameters but not on examples and meets them in one or more uses: a parameter itself, or
+/// what transposes and views make of it.
+struct Cut {
+  int node = k_none;  ///< whose output it is; a leaf's accumulator when it is the parameter itself
+  std::uint32_t input_nr = 0;
+  Shape shape{};
+  int leaf = k_none;
+  /// It is the transpose of the parameter.
+  bool transposed = false;
+  /// Other norm-preserving operations (views, slices, permutations) lie between: sums go back to the parameter through
+  /// the graph.
+  bool rearranged = false;
+};
+
+/// Input `edge` of `node` is cut `cut`.
+struct Use {
+  int node = k_none;
+  int edge = 0;
+  int cut = k_none;
+  const NodeHandler* handler = nullptr;
+  ExampleLayout layout{};
+  ExampleLayout raw_layout{};
+};
+
+/// Shape as a function of the number of examples.
+struct ShapeRule {
+  Shape at_two, at_three;
+  [[nodiscard]] Shape at(std::int64_t n) const;
+};
+
+/// All that the structure of a graph decides.
+struct Plan {
+  std::string signature;
+  std::vector<Cut> cuts;
+  std::vector<Use> uses;
+  std::vector<std::vector<int>> uses_of_leaf;
+  std::vector<ShapeRule> shapes;  ///< one per node
+  bool keep_graph = false;        ///< some handler calls its node after the backward pass
+
+  [[nodiscard]] UseSite site(const Graph& graph, const Use& use) const;
+};
+
+/// From the graphs of one loss on two and on three examples, decides which tensors depend on examples, where every
+/// parameter meets them, which handler serves that, and where the examples are in each output gradient (by backward
+/// passes from one loss at a time). UsageError, naming node and parameter, for what cannot be served, and for a loss
+/// that mixes examples in a way the structure shows.
+[[nodiscard]] Plan make_plan(const Graph& two, const Graph& three, std::span<const std::string> leaf_paths);
+
+}  // namespace ripieno::bookkeeping

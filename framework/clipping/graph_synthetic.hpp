@@ -1,0 +1,48 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <ripieno/framework/clipping/engine.hpp>
+#include <ripieno/framework/core/pytree.hpp>
+#include <span>
+#include <vector>
+
+namespace ripieno::bookkeeping {
+
+/// Three examples that stand in for private ones wherever a loss is examined, so that what an engine decides, refuses
+/// or logs depends on shapes and dtypes only (invariant P1).
+struct MadeUpExamples {
+  PyTree params;                     ///< the given ones, moved a little, so that a zero does not hide a path
+  std::vector<at::Tensor> batch;     ///< [3, …]
+  std::vector<at::Tensor> replaced;  ///< the third example is another one
+  std::vector<at::Tensor> spoiled;   ///< the third example is NaN in its floating point tensors
+  [[nodiscard]] std::vector<at::Tensor> first(std::int64_t n) const;
+  [[nodiscard]] std::vector<at::Tensor> only(std::int64_t example) const;
+};
+
+/// Examples for which the loss runs and is finite. Tried in turn until one does: floating point values normal, then in
+/// (0, 1) as probabilities are; integers and booleans zeros and ones (class indices, ids and masks for which these are
+/// valid), then zeros only; parameters moved, then as they are. UsageError with the loss's own message if none does.
+[[nodiscard]] MadeUpExamples make_up_examples(const LossFn& loss, const PyTree& params,
+                                              std::span<const at::Tensor> batch);
+
+/// Restores the state of Torch's default CPU generator, so that examining a loss that draws random numbers does not
+/// change those of the training.
+class GeneratorGuard {
+ public:
+  GeneratorGuard();
+  ~GeneratorGuard();
+  GeneratorGuard(const GeneratorGuard&) = delete;
+  GeneratorGuard& operator=(const GeneratorGuard&) = delete;
+
+  /// Back to the state at construction.
+  void rewind() const;
+  /// Whether anything was drawn since.
+  [[nodiscard]] bool moved() const;
+
+ private:
+  at::Tensor state_;
+};
+
+}  // namespace ripieno::bookkeeping

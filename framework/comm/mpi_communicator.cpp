@@ -1,0 +1,178 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <exception>
+#include <ripieno/accounting/base/error.hpp>
+#include <ripieno/framework/comm/mpi_internal.hpp>
+#include <ripieno/framework/comm/operation.hpp>
+#include <utility>
+
+namespace ripieno {
+namespace {
+
+/// MPI runs at MPI_THREAD_SERIALIZED: any thread may call, one at a time. A second caller is a fault of the program
+/// that would otherwise show as a rare crash inside MPI.
+class SerialCall {
+ public:
+  explicit SerialCall(const char* function) : operation_(function) {
+    if (in_call.exchange(true)) {
+      throw CommError(std::string(function) + " called while another thread is inside MPI",
+                      "MPI runs with MPI_THREAD_SERIALIZED", "let one thread make the collective calls");
+    }
+  }
+  ~SerialCall() { in_call = false; }
+  SerialCall(const SerialCall&) = delete;
+  SerialCall& operator=(const SerialCall&) = delete;
+
+ private:
+  static inline std::atomic<bool> in_call{false};
+  OperationScope operation_;
+};
+
+/// Calls `call` on consecutive pieces of `values` of at most `max_count` elements; not at all for an empty span.
+template <class T, class Call>
+void for_each_piece(std::span<T> values, int max_count, Call&& call) {
+  while (!values.empty()) {
+    const auto count = std::min(values.size(), static_cast<std::size_t>(max_count));
+    call(values.first(count), static_cast<int>(count));
+    values = values.subspan(count);
+  }
+}
+
+}  // namespace
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown host";
+  return name.data();
+}
+
+void check_mpi(int code, std::string_view function, int rank) {
+  if (code == MPI_SUCCESS) return;
+  std::array<char, MPI_MAX_ERROR_STRING> text{};
+  int length = 0;
+  if (MPI_Error_string(code, text.data(), &length) != MPI_SUCCESS) length = 0;
+  std::string why = "rank " + std::to_string(rank) + " on " + host_name();
+  if (const std::string operation = current_operation(); !operation.empty()) why += ", " + operation;
+  why += ": ";
+  why += length > 0 ? std::string(text.data(), static_cast<std::size_t>(length)) : "error " + std::to_string(code);
+  throw CommError(std::string(function) + " failed", why);
+}
+
+CommHandle::CommHandle(CommHandle&& other) noexcept : comm_(std::exchange(other.comm_, MPI_COMM_NULL)) {}
+
+CommHandle& CommHandle::operator=(CommHandle&& other) noexcept {
+  std::swap(comm_, other.comm_);
+  return *this;
+}
+
+CommHandle::~CommHandle() {
+  if (comm_ == MPI_COMM_NULL || std::uncaught_exceptions() > 0) return;
+  int finalized = 0;
+  MPI_Finalized(&finalized);
+  if (finalized == 0) MPI_Comm_free(&comm_);
+}
+
+CommHandle CommHandle::duplicate(MPI_Comm parent) {
+  MPI_Comm copy = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_dup(parent, &copy), "MPI_Comm_dup", 0);
+  CommHandle handle(copy);
+  check_mpi(MPI_Comm_set_errhandler(copy, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler", 0);
+  return handle;
+}
+
+MpiCommunicator::MpiCommunicator(MPI_Comm parent, int max_count)
+    : comm_(CommHandle::duplicate(parent)), max_count_(max_count) {
+  if (max_count_ <= 0) throw UsageError("pieces of " + std::to_string(max_count_) + " elements", "must be positive");
+  check_mpi(MPI_Comm_rank(comm_.get(), &rank_), "MPI_Comm_rank", 0);
+  check_mpi(MPI_Comm_size(comm_.get(), &size_), "MPI_Comm_size", rank_);
+}
+
+template <class T>
+void MpiCommunicator::allreduce(std::span<T> values, MPI_Datatype type, MPI_Op op) const {
+  const SerialCall call("MPI_Allreduce");
+  for_each_piece(values, max_count_, [&](std::span<T> piece, int count) {
+    check_mpi(MPI_Allreduce(MPI_IN_PLACE, piece.data(), count, type, op, comm_.get()), "MPI_Allreduce", rank_);
+  });
+}
+
+void MpiCommunicator::allreduce_sum(std::span<float> values) const { allreduce(values, MPI_FLOAT, MPI_SUM); }
+void MpiCommunicator::allreduce_sum(std::span<double> values) const { allreduce(values, MPI_DOUBLE, MPI_SUM); }
+void MpiCommunicator::allreduce_max(std::span<double> values) const { allreduce(values, MPI_DOUBLE, MPI_MAX); }
+void MpiCommunicator::allreduce_max(std::span<std::int64_t> values) const { allreduce(values, MPI_INT64_T, MPI_MAX); }
+
+void MpiCommunicator::allreduce_sum(std::span<std::int64_t> values) const {
+  // High and low halves are summed apart: neither can overflow, and together they show whether the sum does.
+  const std::size_t count = values.size();
+  std::vector<std::int64_t> halves(2 * count);
+  for (std::size_t i = 0; i < count; ++i) {
+    halves[i] = values[i] >> 32;
+    halves[count + i] = values[i] & 0xffffffff;
+  }
+  allreduce(std::span<std::int64_t>(halves), MPI_INT64_T, MPI_SUM);
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::int64_t carried = halves[i] + (halves[count + i] >> 32);
+    if (carried != static_cast<std::int32_t>(carried)) {
+      throw CommError("sum over ranks of integer " + std::to_string(i) + " does not fit in 64 bits");
+    }
+    values[i] = carried * (std::int64_t{1} << 32) + (halves[count + i] & 0xffffffff);
+  }
+}
+
+void MpiCommunicator::broadcast(std::span<std::byte> bytes, int root) const {
+  const SerialCall call("MPI_Bcast");
+  for_each_piece(bytes, max_count_, [&](std::span<std::byte> piece, int count) {
+    check_mpi(MPI_Bcast(piece.data(), count, MPI_BYTE, root, comm_.get()), "MPI_Bcast", rank_);
+  });
+}
+
+std::vector<std::int64_t> MpiCommunicator::gather_sizes(std::size_t size) const {
+  const auto mine = static_cast<std::int64_t>(size);
+  std::vector<std::int64_t> sizes(static_cast<std::size_t>(size_));
+  check_mpi(MPI_Allgather(&mine, 1, MPI_INT64_T, sizes.data(), 1, MPI_INT64_T, comm_.get()), "MPI_Allgather", rank_);
+  return sizes;
+}
+
+std::vector<std::vector<std::byte>> MpiCommunicator::allgather(std::span<const std::byte> bytes) const {
+  const SerialCall call("MPI_Allgatherv");
+  const std::vector<std::int64_t> sizes = gather_sizes(bytes.size());
+  const auto ranks = sizes.size();
+  const std::int64_t longest = std::ranges::max(sizes);
+  // Each round takes so much of every rank that the whole round can be counted in int.
+  const std::int64_t share = std::max<std::int64_t>(1, max_count_ / size_);
+
+  std::vector<std::vector<std::byte>> gathered(ranks);
+  for (std::size_t r = 0; r < ranks; ++r) gathered[r].reserve(static_cast<std::size_t>(sizes[r]));
+  std::vector<int> counts(ranks);
+  std::vector<int> offsets(ranks);
+  std::vector<std::byte> round;
+  for (std::int64_t begin = 0; begin < longest; begin += share) {
+    int total = 0;
+    for (std::size_t r = 0; r < ranks; ++r) {
+      counts[r] = static_cast<int>(std::clamp<std::int64_t>(sizes[r] - begin, 0, share));
+      offsets[r] = total;
+      total += counts[r];
+    }
+    round.resize(static_cast<std::size_t>(total));
+    const int mine = counts[static_cast<std::size_t>(rank_)];
+    const std::byte* const source = mine > 0 ? bytes.data() + begin : nullptr;
+    check_mpi(
+        MPI_Allgatherv(source, mine, MPI_BYTE, round.data(), counts.data(), offsets.data(), MPI_BYTE, comm_.get()),
+        "MPI_Allgatherv", rank_);
+    for (std::size_t r = 0; r < ranks; ++r) {
+      const auto first = round.begin() + offsets[r];
+      gathered[r].insert(gathered[r].end(), first, first + counts[r]);
+    }
+  }
+  return gathered;
+}
+
+void MpiCommunicator::barrier() const {
+  const SerialCall call("MPI_Barrier");
+  check_mpi(MPI_Barrier(comm_.get()), "MPI_Barrier", rank_);
+}
+
+}  // namespace ripieno

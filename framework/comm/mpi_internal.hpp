@@ -1,0 +1,85 @@
+#pragma once
+
+#include <mpi.h>
+
+#include <chrono>
+#include <ripieno/framework/comm/communicator.hpp>
+#include <string>
+#include <string_view>
+
+namespace ripieno {
+
+/// Throws CommError when `code` is not MPI_SUCCESS, with MPI's text, this rank and host, and what was going on.
+void check_mpi(int code, std::string_view function, int rank);
+
+[[nodiscard]] std::string host_name();
+
+/// Owner of an MPI_Comm. Freeing is collective, so it is left out while an exception unwinds on what may be this rank
+/// alone, and after MPI_Finalize.
+class CommHandle {
+ public:
+  CommHandle() = default;
+  explicit CommHandle(MPI_Comm comm) : comm_(comm) {}
+  CommHandle(CommHandle&& other) noexcept;
+  CommHandle& operator=(CommHandle&& other) noexcept;
+  ~CommHandle();
+
+  [[nodiscard]] MPI_Comm get() const { return comm_; }
+
+  /// Collective. A copy of `parent` whose errors are returned.
+  [[nodiscard]] static CommHandle duplicate(MPI_Comm parent);
+
+ private:
+  MPI_Comm comm_ = MPI_COMM_NULL;
+};
+
+/// Communicator over its own duplicate of an MPI communicator, so that its messages meet no others. Move-only.
+class MpiCommunicator final : public Communicator {
+ public:
+  /// MPI counts in int; longer spans go in pieces of this many elements.
+  static constexpr int k_max_count = 1 << 30;
+
+  /// Collective over `parent`. `max_count` > 0 is the longest piece, smaller in tests.
+  explicit MpiCommunicator(MPI_Comm parent, int max_count = k_max_count);
+
+  [[nodiscard]] int rank() const override { return rank_; }
+  [[nodiscard]] int size() const override { return size_; }
+  void allreduce_sum(std::span<float> values) const override;
+  void allreduce_sum(std::span<double> values) const override;
+  void allreduce_sum(std::span<std::int64_t> values) const override;
+  void allreduce_max(std::span<double> values) const override;
+  void allreduce_max(std::span<std::int64_t> values) const override;
+  void broadcast(std::span<std::byte> bytes, int root) const override;
+  [[nodiscard]] std::vector<std::vector<std::byte>> allgather(std::span<const std::byte> bytes) const override;
+  void barrier() const override;
+
+  [[nodiscard]] MPI_Comm handle() const { return comm_.get(); }
+
+ private:
+  template <class T>
+  void allreduce(std::span<T> values, MPI_Datatype type, MPI_Op op) const;
+  [[nodiscard]] std::vector<std::int64_t> gather_sizes(std::size_t size) const;
+
+  CommHandle comm_;
+  int max_count_;
+  int rank_ = 0;
+  int size_ = 1;
+};
+
+/// Settles which of several failing ranks reports, so that a fault that all ranks see is printed once.
+class FailureChannel {
+ public:
+  /// Collective over `parent`.
+  explicit FailureChannel(MPI_Comm parent);
+
+  /// To be called once, by a rank that is about to stop the job. True when no lower rank has failed within `grace`.
+  /// Needs no help of the ranks that have not failed. Never throws.
+  [[nodiscard]] bool speaks_for_all(std::chrono::milliseconds grace) const noexcept;
+
+ private:
+  CommHandle comm_;
+  int rank_ = 0;
+  int size_ = 1;
+};
+
+}  // namespace ripieno

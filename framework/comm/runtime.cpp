@@ -1,0 +1,284 @@
+#include <mpi.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <exception>
+#include <map>
+#include <ripieno/accounting/base/log.hpp>
+#include <ripieno/accounting/base/text.hpp>
+#include <ripieno/framework/comm/failure.hpp>
+#include <ripieno/framework/comm/launcher.hpp>
+#include <ripieno/framework/comm/mpi_internal.hpp>
+#include <ripieno/framework/comm/operation.hpp>
+#include <ripieno/framework/comm/runtime.hpp>
+#include <ripieno/framework/distributed/context.hpp>
+#include <thread>
+#include <utility>
+
+namespace ripieno {
+namespace {
+
+/// How long a failing rank waits to hear that a lower one has failed too.
+constexpr std::chrono::milliseconds k_grace{1000};
+/// How long a rank whose failure is reported by another waits for the end.
+constexpr std::chrono::seconds k_silent_wait{5};
+/// How long a process may live on after an exception has destroyed its Runtime.
+constexpr std::chrono::seconds k_afterlife{10};
+
+/// MPI between start and finish; finishes only what it started, and not while an exception unwinds on what may be one
+/// rank of several: MPI_Finalize would wait for the others.
+class MpiSession {
+ public:
+  MpiSession(int& argc, char**& argv) {
+    int finalized = 0;
+    MPI_Finalized(&finalized);
+    if (finalized != 0) {
+      throw CommError("MPI was finished in this process and cannot start again", {},
+                      "keep one Runtime for the whole run");
+    }
+    int initialized = 0;
+    MPI_Initialized(&initialized);
+    int provided = MPI_THREAD_SINGLE;
+    if (initialized != 0) {
+      MPI_Query_thread(&provided);
+    } else {
+      // Serialized: loader and ledger threads make no MPI calls, but which thread sums gradients is the trainer's
+      // choice. Multiple would put locks into every call for nothing.
+      MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided);
+      started_ = true;
+    }
+    if (provided < MPI_THREAD_SERIALIZED) {
+      finish();
+      throw CommError("MPI does not offer MPI_THREAD_SERIALIZED", "collectives may run on a helper thread",
+                      "use an MPI built with thread support");
+    }
+  }
+  ~MpiSession() {
+    int ranks = 1;
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    if (ranks == 1 || std::uncaught_exceptions() == 0) finish();
+  }
+  MpiSession(const MpiSession&) = delete;
+  MpiSession& operator=(const MpiSession&) = delete;
+
+ private:
+  void finish() {
+    if (std::exchange(started_, false)) MPI_Finalize();
+  }
+
+  bool started_ = false;
+};
+
+struct LocalPlace {
+  int rank = 0;
+  int size = 1;
+};
+
+/// Collective. Ranks that share memory share a host; names and launcher variables are less reliable.
+LocalPlace local_place(const MpiCommunicator& world) {
+  MPI_Comm shared = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_split_type(world.handle(), MPI_COMM_TYPE_SHARED, world.rank(), MPI_INFO_NULL, &shared),
+            "MPI_Comm_split_type", world.rank());
+  const CommHandle handle(shared);
+  LocalPlace place;
+  check_mpi(MPI_Comm_rank(shared, &place.rank), "MPI_Comm_rank", world.rank());
+  check_mpi(MPI_Comm_size(shared, &place.size), "MPI_Comm_size", world.rank());
+  return place;
+}
+
+/// Collective.
+std::vector<HostEntry> gather_hosts(const Communicator& world, const std::string& host, int local_rank) {
+  const std::string mine = std::to_string(local_rank) + " " + host;
+  std::vector<HostEntry> table;
+  for (const auto& bytes : world.allgather(std::as_bytes(std::span(mine)))) {
+    const std::string text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    table.push_back({static_cast<int>(table.size()), std::stoi(text), text.substr(text.find(' ') + 1)});
+  }
+  return table;
+}
+
+/// Throws CommError for tasks that MPI does not connect. All of them fail alike, so only the first one's message shows.
+void refuse_singletons_once(const std::optional<LauncherTasks>& tasks) {
+  if (tasks && tasks->count > 1 && tasks->rank.value_or(0) > 0) log::set_level(log::Level::off);
+  refuse_singletons(tasks);
+}
+
+void check_before_start(const RuntimeOptions& options) {
+  if (current_runtime() != nullptr) {
+    throw UsageError("a second Runtime while the first is alive", {}, "pass the first one, or its communicator, on");
+  }
+#ifdef OPEN_MPI
+  const auto environment = [](const char* name) -> const char* { return std::getenv(name); };
+  if (!options.allow_singleton && launched_without_pmi(environment)) refuse_singletons_once(launcher_tasks());
+#endif
+}
+
+/// Scopes have closed where the exception was caught, and are open where nothing catches it.
+std::string operation_at_failure() {
+  std::string operation = failed_operation();
+  return operation.empty() ? current_operation() : operation;
+}
+
+/// `[rank 1 on n2, step 12, sum_gradients]` at the end of the line that a user sees; empty on one rank outside any
+/// operation.
+std::string place_of_failure(int rank, int ranks, const std::string& host) {
+  std::vector<std::string> parts;
+  if (ranks > 1) parts.push_back("rank " + std::to_string(rank) + " on " + host);
+  if (std::string operation = operation_at_failure(); !operation.empty()) parts.push_back(std::move(operation));
+  return parts.empty() ? "" : " [" + join(parts) + "]";
+}
+
+}  // namespace
+
+struct Runtime::Impl {
+  Impl(int& argc, char**& argv, const RuntimeOptions& options);
+
+  [[nodiscard]] int rank() const { return communicator->rank(); }
+  [[nodiscard]] int size() const { return communicator->size(); }
+  [[nodiscard]] bool on_own_thread() const { return std::this_thread::get_id() == thread; }
+  void report(const FailureReport& failure) const;
+  [[noreturn]] void fail(const FailureReport& failure) const noexcept;
+  void leave_to_exit();
+  void set_logger() const;
+
+  MpiSession session;
+  std::thread::id thread = std::this_thread::get_id();
+  int exceptions_at_start = std::uncaught_exceptions();
+  std::unique_ptr<Communicator> communicator;
+  std::unique_ptr<FailureChannel> failures;  // null on one rank
+  std::string host = host_name();
+  LocalPlace local;
+  std::vector<HostEntry> hosts;
+  std::terminate_handler previous_terminate = nullptr;
+};
+
+Runtime::Impl::Impl(int& argc, char**& argv, const RuntimeOptions& options) : session(argc, argv) {
+  MpiCommunicator world(MPI_COMM_WORLD);
+  if (world.size() == 1 && !options.allow_singleton) refuse_singletons_once(launcher_tasks());
+  if (world.size() > 1) failures = std::make_unique<FailureChannel>(world.handle());
+  local = local_place(world);
+  hosts = gather_hosts(world, host, local.rank);
+  communicator = world.size() > 1 ? std::make_unique<MpiCommunicator>(std::move(world)) : make_null_communicator();
+}
+
+void Runtime::Impl::set_logger() const {
+  if (rank() == 0) return;
+  log::set_prefix("rank " + std::to_string(rank()) + " " + host);
+  log::set_errors_only(true);
+}
+
+void Runtime::Impl::report(const FailureReport& failure) const {
+  log::set_prefix({});  // the line itself says where, and begins with the program's name on every rank
+  log::error(failure.text + place_of_failure(rank(), size(), host));
+}
+
+void Runtime::Impl::fail(const FailureReport& failure) const noexcept {
+  // On a foreign thread MPI may be busy: no talk about who reports.
+  const bool speaks = !failures || !on_own_thread() || failures->speaks_for_all(k_grace);
+  if (!speaks) {
+    std::this_thread::sleep_for(k_silent_wait);
+  } else if (!failure.already_reported) {
+    report(failure);
+  }
+  stop_all_ranks(size(), failure.code);
+}
+
+void Runtime::Impl::leave_to_exit() {
+  if (!failures->speaks_for_all(k_grace)) log::set_level(log::Level::off);
+  std::string where = "rank " + std::to_string(rank()) + " " + host;
+  if (const std::string operation = operation_at_failure(); !operation.empty()) where += ", " + operation;
+  log::set_prefix(std::move(where));
+  // Unlike atexit this tells the status (glibc, musl lacks it).
+  ::on_exit([](int status, void*) { stop_all_ranks(2, status == 0 ? ExitCode::communication : ExitCode{status}); },
+            nullptr);
+  std::thread([] {
+    std::this_thread::sleep_for(k_afterlife);
+    stop_all_ranks(2, ExitCode::communication);
+  }).detach();
+}
+
+Runtime::Runtime(int& argc, char**& argv, RuntimeOptions options) {
+  check_before_start(options);
+  impl_ = std::make_unique<Impl>(argc, argv, options);
+  impl_->set_logger();
+  set_current_runtime(this);
+  impl_->previous_terminate = std::set_terminate([] {
+    const Runtime* const runtime = current_runtime();
+    if (const auto failure = std::current_exception(); failure && runtime != nullptr) {
+      runtime->impl_->fail(describe_failure(failure));
+    }
+    std::abort();
+  });
+}
+
+Runtime::~Runtime() {
+  std::set_terminate(impl_->previous_terminate);
+  set_current_runtime(nullptr);
+  const bool unwinding = std::uncaught_exceptions() > impl_->exceptions_at_start;
+  if (unwinding && impl_->size() > 1) {
+    impl_->leave_to_exit();
+  } else {
+    log::set_prefix({});
+    log::set_errors_only(false);
+  }
+}
+
+int Runtime::rank() const { return impl_->rank(); }
+int Runtime::world_size() const { return impl_->size(); }
+int Runtime::local_rank() const { return impl_->local.rank; }
+int Runtime::local_size() const { return impl_->local.size; }
+const std::string& Runtime::host() const { return impl_->host; }
+const std::vector<HostEntry>& Runtime::host_table() const { return impl_->hosts; }
+const Communicator& Runtime::communicator() const { return *impl_->communicator; }
+
+RunSecret Runtime::share_secret(std::optional<std::uint64_t> insecure_seed) const {
+  const OperationScope scope("share_secret");
+  if (!exclude_from_core_dumps()) {
+    log::warning(
+        "core dumps of this process would hold the run secret (the system does not let it opt out); "
+        "run with `ulimit -c 0`");
+  }
+  // Ranks above 0 send bytes of a public number; the broadcast replaces them.
+  const bool made_here = rank() == 0 && !insecure_seed;
+  auto bytes = (made_here ? RunSecret::from_entropy() : RunSecret::insecure(insecure_seed.value_or(0))).serialise();
+  communicator().broadcast(bytes, 0);
+  RunSecret secret = RunSecret::deserialise(bytes);
+  ::explicit_bzero(bytes.data(), bytes.size());
+  return secret;
+}
+
+RunKeys Runtime::run_keys(std::optional<std::uint64_t> insecure_seed) const {
+  return make_run_keys(share_secret(insecure_seed));
+}
+
+int Runtime::run(const std::function<int()>& body) const {
+  try {
+    return body();
+  } catch (...) {
+    const FailureReport failure = describe_failure(std::current_exception());
+    if (!failure.already_reported) {
+      if (world_size() > 1) impl_->fail(failure);
+      impl_->report(failure);
+    }
+    return static_cast<int>(failure.code);
+  }
+}
+
+void Runtime::abort(ExitCode code) const noexcept { stop_all_ranks(world_size(), code); }
+
+std::string describe_hosts(std::span<const HostEntry> hosts) {
+  std::vector<std::string> names;
+  std::map<std::string, std::vector<std::string>> ranks;
+  for (const auto& entry : hosts) {
+    auto& here = ranks[entry.host];
+    if (here.empty()) names.push_back(entry.host);
+    here.push_back(std::to_string(entry.rank));
+  }
+  for (auto& name : names) name += " (" + join(ranks[name]) + ")";
+  return std::to_string(hosts.size()) + (hosts.size() == 1 ? " rank on " : " ranks on ") +
+         std::to_string(names.size()) + (names.size() == 1 ? " host: " : " hosts: ") + join(names);
+}
+
+}  // namespace ripieno

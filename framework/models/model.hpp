@@ -1,0 +1,50 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <ripieno/framework/core/pytree.hpp>
+#include <string>
+#include <vector>
+
+namespace ripieno {
+
+/// A classifier as a function of its parameters.
+struct Model {
+  std::string name;
+  PyTree params;  ///< float32, as initialised
+  /// Logits [n, num_classes] of examples x [n, ...], as they come out of the feature map where there is one. UsageError
+  /// when the examples have another shape than the model was made for.
+  std::function<at::Tensor(const PyTree& params, const at::Tensor& x)> forward;
+  /// Maps examples [n, example_shape] to what `forward` takes; empty where that is the examples themselves. Public, and
+  /// a map of each example by itself; float32 to float32.
+  std::function<at::Tensor(const at::Tensor& x)> feature_map;
+};
+
+/// What a model is made of.
+///   linear    args: features = none | oriented-gradients, bias = true | false, init = zero | random
+///   mlp       args: hidden = 1024,1024 (widths of the hidden layers), activation = relu | tanh
+///   tanh-cnn  no args; two convolutions and two linear layers with tanh (Papernot et al., 2021)
+/// The first of the values named is the default.
+struct ModelSpec {
+  std::string name;
+  std::map<std::string, std::string> args = {};
+  std::vector<std::int64_t> example_shape;  ///< without the example dimension: {28, 28}, {1, 28, 28}, {784}
+  std::int64_t num_classes = 0;             ///< at least two
+  std::uint64_t seed = 0;                   ///< of the initialisation; public
+};
+
+/// The model with parameters drawn from the seed, the same on every rank and with every version of Torch. UsageError
+/// for an unknown model, argument or value, naming the nearest, and for examples that the model cannot take.
+[[nodiscard]] Model make_model(const ModelSpec& spec);
+
+/// Names that make_model knows, sorted.
+[[nodiscard]] std::vector<std::string> model_names();
+
+/// Cross-entropy of each example: -log softmax(logits)[label]. logits [n, classes], labels int64 [n]; returns [n].
+/// UsageError for other shapes or dtypes, DataError for a label that is not a class.
+[[nodiscard]] at::Tensor softmax_cross_entropy(const at::Tensor& logits, const at::Tensor& labels);
+
+}  // namespace ripieno

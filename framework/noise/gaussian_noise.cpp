@@ -1,0 +1,164 @@
+#include <ripieno/framework/noise/gaussian_noise.hpp>
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <ripieno/accounting/base/error.hpp>
+#include <ripieno/accounting/base/text.hpp>
+#include <ripieno/accounting/base/types.hpp>
+#include <ripieno/framework/random/normal.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace ripieno {
+namespace {
+
+// Standard deviations that noise of a dtype can have: the largest deviate, 13.4 of them, stays finite, and noise that
+// matters stays clear of the subnormal numbers, which a processor may be set to flush to zero.
+struct Range {
+  double least, greatest;
+};
+constexpr Range k_float_range = {.least = 1e-30, .greatest = 1e36};
+constexpr Range k_double_range = {.least = 1e-290, .greatest = 1e300};
+
+// Double deviates made at once, to be added while they are in the cache.
+constexpr std::size_t k_block = 65536;
+
+void check_options(const GaussianNoiseOptions& options) {
+  if (!options.key) {
+    throw UsageError("gaussian_noise has no key", {}, "set .key, as from runtime.run_keys()");
+  }
+  if (std::isnan(options.noise_multiplier)) {
+    throw UsageError("gaussian_noise has no noise_multiplier", "it is missing or not a number",
+                     "set .noise_multiplier, 0 for no noise");
+  }
+  static_cast<void>(NoiseMultiplier(options.noise_multiplier));
+  if (!(options.rho >= 0 && std::isfinite(options.rho))) {
+    throw UsageError("rho is " + format_double(options.rho), "the rounding allowance is finite and not negative");
+  }
+  if (options.threads < 1) {
+    throw UsageError("gaussian_noise got threads = " + std::to_string(options.threads), "at least one makes the noise");
+  }
+  if (options.world_size < 1) {
+    throw UsageError("gaussian_noise got world_size = " + std::to_string(options.world_size),
+                     "there is at least one rank");
+  }
+}
+
+void check_leaf(const at::Tensor& leaf, const std::string& path, double stddev) {
+  const std::string name = path.empty() ? "the tensor" : "leaf '" + path + "'";
+  if (leaf.scalar_type() != at::kFloat && leaf.scalar_type() != at::kDouble) {
+    throw UsageError(name + " of dtype " + std::string(at::toString(leaf.scalar_type())) + " cannot be noised",
+                     "rounding to that type would change the released sum after it was bounded",
+                     "sum gradients in float32 or float64");
+  }
+  if (!leaf.device().is_cpu()) {
+    throw UsageError(name + " is on device " + leaf.device().str(), "noise is made on the CPU", "move it there first");
+  }
+  const Range& range = leaf.scalar_type() == at::kFloat ? k_float_range : k_double_range;
+  if (stddev != 0 && (stddev < range.least || stddev > range.greatest)) {
+    throw UsageError("noise of standard deviation " + format_double(stddev) + " cannot be held in " +
+                         std::string(at::toString(leaf.scalar_type())),
+                     {}, "choose a clipping norm nearer to 1");
+  }
+}
+
+void add_double_normal(std::span<double> inout, const GaussianNoiseOptions& options, std::uint64_t step,
+                       std::uint64_t position, double stddev) {
+  std::vector<double> noise(std::min(k_block, inout.size()));
+  for (std::size_t begin = 0; begin < inout.size(); begin += k_block) {
+    const std::size_t size = std::min(k_block, inout.size() - begin);
+    fill_normal(std::span(noise).first(size), *options.key, step, position + begin, stddev, options.threads);
+    for (std::size_t i = 0; i < size; ++i) inout[begin + i] += noise[i];
+  }
+}
+
+// leaf: contiguous; element 0 takes the deviate at `position`.
+void add_noise_(const at::Tensor& leaf, const GaussianNoiseOptions& options, std::uint64_t step, std::uint64_t position,
+                double stddev) {
+  const auto size = static_cast<std::size_t>(leaf.numel());
+  if (leaf.scalar_type() == at::kFloat) {
+    add_normal(std::span(leaf.mutable_data_ptr<float>(), size), *options.key, step, position, stddev, options.threads);
+  } else {
+    add_double_normal(std::span(leaf.mutable_data_ptr<double>(), size), options, step, position, stddev);
+  }
+}
+
+}  // namespace
+
+GaussianNoise::GaussianNoise(GaussianNoiseOptions options) : options_(std::move(options)) { check_options(options_); }
+
+std::pair<Noised<PyTree>, GaussianNoiseState> GaussianNoise::operator()(const Clipped<PyTree>& clipped,
+                                                                        const GaussianNoiseState& state) const {
+  check_extent(clipped.extent());
+  const double deviation = stddev(clipped.max_norm());
+  const std::vector<std::string> paths = clipped.tree().paths();
+  std::vector<at::Tensor> leaves = clipped.tree().leaves();
+  for (std::size_t i = 0; i < leaves.size(); ++i) check_leaf(leaves[i], paths[i], deviation);
+  authorise(state.step);
+
+  if (deviation > 0) {
+    std::uint64_t position = 0;
+    for (at::Tensor& leaf : leaves) {
+      leaf = leaf.detach().clone(at::MemoryFormat::Contiguous);
+      add_noise_(leaf, options_, static_cast<std::uint64_t>(state.step), position, deviation);
+      position += static_cast<std::uint64_t>(leaf.numel());
+    }
+  }
+  return {Noised<PyTree>(clipped.tree().with_leaves(leaves), clipped.max_norm(), deviation, key_fingerprint(),
+                         clipped.extent()),
+          GaussianNoiseState{.step = state.step + 1}};
+}
+
+double GaussianNoise::apply_(const at::Tensor& flat, double max_norm, std::int64_t step) const {
+  if (flat.dim() != 1 || !flat.is_contiguous()) {
+    throw UsageError("noise in place takes a contiguous tensor of one dimension", {}, "flatten the tree first");
+  }
+  const double deviation = stddev(max_norm);
+  check_leaf(flat, "", deviation);
+  authorise(step);
+  if (deviation > 0) add_noise_(flat, options_, static_cast<std::uint64_t>(step), 0, deviation);
+  return deviation;
+}
+
+double GaussianNoise::stddev(double max_norm) const {
+  if (!(max_norm >= 0 && std::isfinite(max_norm))) {
+    throw UsageError("max_norm is " + format_double(max_norm), "noise needs a finite bound that is not negative");
+  }
+  const double deviation = options_.noise_multiplier * max_norm * (1 + options_.rho);
+  const bool vanished = deviation == 0 && options_.noise_multiplier > 0 && max_norm > 0;
+  if (vanished || !std::isfinite(deviation)) {
+    throw UsageError("noise_multiplier " + format_double(options_.noise_multiplier) + " times max_norm " +
+                         format_double(max_norm) + " is outside the range of double",
+                     {}, "choose a clipping norm nearer to 1");
+  }
+  return deviation;
+}
+
+void GaussianNoise::check_extent(Extent extent) const {
+  if (options_.world_size == 1) return;
+  const std::string ranks = std::to_string(options_.world_size);
+  if (extent == Extent::local && options_.scope != NoiseScope::per_rank) {
+    throw UsageError("noise of one rank's sum out of " + ranks,
+                     "every rank would add the same noise, and their total would have " + ranks +
+                         " times its standard deviation, not sqrt(" + ranks + ") times, known to any of them",
+                     "call sum_gradients first, or set .scope = NoiseScope::per_rank and .key = fold_in(key, rank)");
+  }
+  if (extent == Extent::global && options_.scope == NoiseScope::per_rank) {
+    throw UsageError("noise of its own on each rank for the sum over all " + ranks,
+                     "the ranks' models would drift apart", "leave .scope out and share one key");
+  }
+}
+
+void GaussianNoise::authorise(std::int64_t step) const {
+  if (step < 0) throw UsageError("step " + std::to_string(step) + " cannot be noised", "steps count from 0");
+  if (options_.guard) options_.guard(step);
+}
+
+std::pair<GaussianNoise, GaussianNoiseState> gaussian_noise(GaussianNoiseOptions options) {
+  return {GaussianNoise(std::move(options)), GaussianNoiseState{}};
+}
+
+}  // namespace ripieno

@@ -1,0 +1,151 @@
+#include <ripieno/framework/sampling/data_loader.hpp>
+
+#include <ATen/ATen.h>
+
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include <ripieno/accounting/base/error.hpp>
+#include <ripieno/framework/sampling/dataset.hpp>
+
+namespace ripieno {
+
+namespace {
+
+void check_rows(const at::Tensor& tensor, std::int64_t rows, const char* what) {
+  if (!tensor.defined() || tensor.dim() < 1 || tensor.size(0) != rows) {
+    throw UsageError(std::string(what) + " changed the number of examples of a batch",
+                     "the first dimension must have one row per drawn example");
+  }
+}
+
+}  // namespace
+
+/// Makes batches, in its own thread where asked, and hands them over in order.
+class DataLoader::Prefetcher {
+ public:
+  Prefetcher(Shard shard, PoissonSampler sampler, DataLoaderOptions options)
+      : shard_(std::move(shard)),
+        sampler_(std::move(sampler)),
+        options_(std::move(options)),
+        next_step_(options_.first_step) {
+    check();
+    if (options_.prefetch > 0) thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+  }
+
+  [[nodiscard]] bool done() const { return next_step_ == sampler_.n_steps(); }
+
+  Batch next() {
+    if (done()) throw UsageError("no batch after the last of " + std::to_string(sampler_.n_steps()) + " steps");
+    Batch batch = options_.prefetch > 0 ? take() : make(next_step_, sampler_.ids(next_step_));
+    ++next_step_;
+    return batch;
+  }
+
+ private:
+  void check() const {
+    if (shard_.dataset == nullptr) throw UsageError("a loader of no dataset");
+    if (sampler_.range() != shard_.range) {
+      throw UsageError("sampler and loader are of different shards", "each example belongs to one rank",
+                       "make both from the same shard");
+    }
+    if (shard_.range.end > shard_.dataset->num_examples()) throw UsageError("the shard goes beyond its dataset");
+    if (options_.first_step < 0 || options_.first_step > sampler_.n_steps()) {
+      throw UsageError("no first step " + std::to_string(options_.first_step),
+                       "the sampler has " + std::to_string(sampler_.n_steps()) + " steps");
+    }
+    if (options_.prefetch < 0) throw UsageError("prefetch of " + std::to_string(options_.prefetch) + " batches");
+  }
+
+  [[nodiscard]] Batch make(std::int64_t step, std::vector<std::int64_t> ids) const {
+    const at::NoGradGuard no_grad;
+    const auto rows = static_cast<std::int64_t>(ids.size());
+    auto [x, y] = shard_.dataset->gather(ids);
+    check_rows(x, rows, "the dataset");
+    check_rows(y, rows, "the dataset");
+    if (options_.transform) {
+      x = options_.transform(std::move(x));
+      check_rows(x, rows, "the transform");
+    }
+    return {.x = std::move(x), .y = std::move(y), .ids = std::move(ids), .step = step};
+  }
+
+  Batch take() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return !ready_.empty() || failure_ != nullptr; });
+    if (ready_.empty()) std::rethrow_exception(failure_);
+    Batch batch = std::move(ready_.front());
+    ready_.pop_front();
+    changed_.notify_all();
+    return batch;
+  }
+
+  void run(const std::stop_token& stop) {
+    try {
+      produce(stop);
+    } catch (...) {
+      const std::lock_guard lock(mutex_);
+      failure_ = std::current_exception();
+      changed_.notify_all();
+    }
+  }
+
+  /// Draws one step ahead of reading, so that the dataset can start on the next examples.
+  void produce(const std::stop_token& stop) {
+    const std::int64_t end = sampler_.n_steps();
+    const auto draw = [&](std::int64_t step) {
+      std::vector<std::int64_t> ids;
+      if (step < end) {
+        ids = sampler_.ids(step);
+        shard_.dataset->prefetch(ids);
+      }
+      return ids;
+    };
+    std::vector<std::int64_t> ids = draw(options_.first_step);
+    for (std::int64_t step = options_.first_step; step < end; ++step) {
+      if (!wait_for_room(stop)) return;
+      std::vector<std::int64_t> following = draw(step + 1);
+      Batch batch = make(step, std::exchange(ids, std::move(following)));
+      const std::lock_guard lock(mutex_);
+      ready_.push_back(std::move(batch));
+      changed_.notify_all();
+    }
+  }
+
+  /// False when the loader is being destroyed.
+  bool wait_for_room(const std::stop_token& stop) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait(lock, stop, [&] { return ready_.size() < static_cast<std::size_t>(options_.prefetch); }) &&
+           !stop.stop_requested();
+  }
+
+  const Shard shard_;
+  const PoissonSampler sampler_;
+  const DataLoaderOptions options_;
+  std::int64_t next_step_;
+
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  std::deque<Batch> ready_;
+  std::exception_ptr failure_;
+  std::jthread thread_;  // last, so that it ends before what it uses
+};
+
+DataLoader::DataLoader(Shard shard, PoissonSampler sampler, DataLoaderOptions options)
+    : prefetcher_(std::make_unique<Prefetcher>(std::move(shard), std::move(sampler), std::move(options))) {}
+
+DataLoader::DataLoader(DataLoader&&) noexcept = default;
+DataLoader& DataLoader::operator=(DataLoader&&) noexcept = default;
+DataLoader::~DataLoader() = default;
+
+bool DataLoader::done() const { return prefetcher_->done(); }
+Batch DataLoader::next() { return prefetcher_->next(); }
+DataLoader::Iterator DataLoader::begin() { return Iterator(*this); }
+
+}  // namespace ripieno

@@ -1,0 +1,34 @@
+#include <ripieno/framework/sampling/shard_dataset.hpp>
+
+#include <ATen/ATen.h>
+
+#include <utility>
+
+#include <ripieno/accounting/base/error.hpp>
+#include <ripieno/io/shard_set.hpp>
+
+namespace ripieno {
+
+ShardDataset::ShardDataset(std::shared_ptr<const io::ShardSet> shards) : shards_(std::move(shards)) {
+  if (shards_ == nullptr) throw UsageError("a dataset of no shards");
+}
+
+std::int64_t ShardDataset::num_examples() const { return shards_->num_examples(); }
+
+std::pair<at::Tensor, at::Tensor> ShardDataset::gather(std::span<const std::int64_t> ids) const {
+  shards_->check_unchanged();
+  const auto shape = shards_->example_shape();
+  std::vector<std::int64_t> sizes{static_cast<std::int64_t>(ids.size())};
+  sizes.insert(sizes.end(), shape.begin(), shape.end());
+  at::Tensor x = at::empty(sizes, at::TensorOptions(at::kFloat));
+  at::Tensor y = at::empty({sizes[0]}, at::TensorOptions(at::kLong));
+  shards_->gather_x(ids, {x.mutable_data_ptr<float>(), static_cast<std::size_t>(x.numel())});
+  shards_->gather_y(ids, {y.mutable_data_ptr<std::int64_t>(), ids.size()});
+  return {std::move(x), std::move(y)};
+}
+
+void ShardDataset::prefetch(std::span<const std::int64_t> ids) const { shards_->prefetch(ids); }
+
+bool ShardDataset::example_is_privacy_unit() const { return shards_->privacy_unit() != io::PrivacyUnit::user; }
+
+}  // namespace ripieno

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+
+namespace ripieno {
+
+/// Everything a training run is told: the options of `ripieno-train`, checked one by one but not yet against each
+/// other.
+struct TrainConfig {
+  // data
+  std::filesystem::path data;
+  std::optional<std::filesystem::path> eval_data;
+  bool eval_is_public = false;
+  std::string verify = "auto";
+  // model
+  std::string model = "linear";
+  std::map<std::string, std::string> model_args;
+  // privacy
+  double expected_batch = 0;
+  std::optional<double> epochs;
+  std::optional<std::int64_t> steps;
+  std::optional<double> noise_multiplier;
+  std::optional<double> target_epsilon;
+  double delta = 0;
+  double clipping_norm = 0;
+  std::optional<std::uint64_t> insecure_seed;
+  // optimizer
+  double lr = 0;
+  double momentum = 0;
+  double weight_decay = 0;
+  std::uint64_t seed = 0;
+  // compute
+  std::int64_t microbatch = 256;
+  std::string engine = "auto";
+  int threads = 0;
+  // communication
+  bool allow_singleton = false;
+  // run
+  std::filesystem::path out;
+  bool operator_log = false;
+  bool quiet = false;
+};
+
+}  // namespace ripieno

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <memory>
+#include <ripieno/accounting/ledger/plan.hpp>
+#include <ripieno/framework/clipping/clipped_grad.hpp>
+#include <ripieno/framework/noise/gaussian_noise.hpp>
+#include <ripieno/framework/sampling/batch.hpp>
+#include <ripieno/framework/training/ledger.hpp>
+#include <utility>
+
+namespace ripieno {
+
+// Clipper and noiser of one privacy plan (invariant P12); the sampler's constructor takes the plan itself.
+
+/// This rank's clipped sum over its part of a draw, with the plan's bound, its width of sums and its microbatches, for
+/// which the plan proved rho. The loss sees `batch.x` and `batch.y`. Throws as `clipped_sum`.
+[[nodiscard]] ClippedSum clipped_sum(ClippingEngine& engine, const LossFn& loss, const PrivacyPlan& plan,
+                                     const PyTree& params, const Batch& batch);
+
+/// grad_fn(params, batch, state) -> {Clipped<PyTree>, next state}: what `clipped_grad(loss, plan)` returns. The sum is
+/// not normalised; divide the noised one by plan.expected_batch().
+class PlannedGradFn {
+ public:
+  PlannedGradFn(LossFn loss, const PrivacyPlan& plan, EngineKind engine);
+
+  [[nodiscard]] std::pair<Clipped<PyTree>, FixedClipState> operator()(const PyTree& params, const Batch& batch,
+                                                                      FixedClipState state) const;
+
+ private:
+  LossFn loss_;
+  PrivacyPlan plan_;
+  std::shared_ptr<ClippingEngine> engine_;
+};
+
+struct PlannedGrad {
+  PlannedGradFn grad_fn;
+  FixedClipState state;
+};
+
+/// auto [grad_fn, clip_state] = clipped_grad(loss, plan), for loss(params, x, y) -> one loss per example. It takes
+/// whole batches, because the plan's proof fixes which examples may share a microbatch.
+template <class Loss>
+requires std::is_invocable_r_v<at::Tensor, const Loss&, const PyTree&, const at::Tensor&, const at::Tensor&>
+[[nodiscard]] PlannedGrad clipped_grad(Loss loss, const PrivacyPlan& plan, EngineKind engine = EngineKind::automatic) {
+  LossFn erased = [loss = std::move(loss)](const PyTree& params, std::span<const at::Tensor> batch) -> at::Tensor {
+    return loss(params, batch[0], batch[1]);
+  };
+  return {PlannedGradFn(std::move(erased), plan, engine), {}};
+}
+
+/// auto [noise_fn, noise_state] = gaussian_noise(plan, ledger, noise_key): the plan's noise, scaled to
+/// clipping_norm (1 + rho). Refuses a step that `ledger` has not recorded (PrivacyError). `ledger` must outlive the
+/// result.
+[[nodiscard]] std::pair<GaussianNoise, GaussianNoiseState> gaussian_noise(const PrivacyPlan& plan, const Ledger& ledger,
+                                                                          const Key& key);
+
+}  // namespace ripieno

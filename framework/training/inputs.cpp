@@ -1,0 +1,85 @@
+#include <cmath>
+#include <ripieno/accounting/base/error.hpp>
+#include <ripieno/accounting/base/log.hpp>
+#include <ripieno/accounting/base/text.hpp>
+#include <ripieno/accounting/ledger/schedule.hpp>
+#include <ripieno/framework/sampling/shard_dataset.hpp>
+#include <ripieno/framework/training/inputs.hpp>
+
+namespace ripieno {
+namespace {
+
+std::shared_ptr<const io::ShardSet> open_dataset(const std::filesystem::path& path, const std::string& verify) {
+  const io::Verify depth = verify == "full"   ? io::Verify::full
+                           : verify == "open" ? io::Verify::open
+                                              : io::Verify::automatic;
+  return std::make_shared<const io::ShardSet>(io::ShardSet::open(path, {.verify = depth}));
+}
+
+std::int64_t planned_steps(const TrainConfig& config, double sample_rate) {
+  if (config.steps.has_value() == config.epochs.has_value()) {
+    throw UsageError("the length of training is not clear", "exactly one of --steps and --epochs must be given");
+  }
+  if (config.steps) return *config.steps;
+  if (!(*config.epochs > 0) || !std::isfinite(*config.epochs)) {
+    throw UsageError("--epochs is " + format_double(*config.epochs), "must be finite and positive");
+  }
+  return static_cast<std::int64_t>(std::ceil(*config.epochs / sample_rate));
+}
+
+}  // namespace
+
+RunInputs open_inputs(const TrainConfig& config, const ModelFactory& make_model) {
+  RunInputs inputs;
+  inputs.train = open_dataset(config.data, config.verify);
+  if (config.eval_data) {
+    inputs.eval = open_dataset(*config.eval_data, config.verify);
+    inputs.eval_is_public = config.eval_is_public || inputs.eval->privacy_unit() == io::PrivacyUnit::public_data;
+    if (!std::ranges::equal(inputs.eval->example_shape(), inputs.train->example_shape())) {
+      throw DataError(config.eval_data->string() + " does not fit " + config.data.string(), "examples differ in shape");
+    }
+  }
+  const auto shape = inputs.train->example_shape();
+  inputs.model = make_model({.name = config.model,
+                             .args = config.model_args,
+                             .example_shape = {shape.begin(), shape.end()},
+                             .num_classes = inputs.train->num_classes(),
+                             .seed = config.seed});
+  return inputs;
+}
+
+PrivacyPlan make_plan(const TrainConfig& config, const io::ShardSet& train, int world_size) {
+  if (config.noise_multiplier.has_value() == config.target_epsilon.has_value()) {
+    throw UsageError("the amount of noise is not clear",
+                     "exactly one of --noise-multiplier and --target-epsilon must be given");
+  }
+  PlanOptions options{.num_examples = train.num_examples(),
+                      .dataset_id = train.dataset_id(),
+                      .expected_batch = config.expected_batch,
+                      .noise_multiplier = config.noise_multiplier.value_or(1.0),
+                      .clipping_norm = config.clipping_norm,
+                      .delta = config.delta,
+                      .max_microbatch = config.microbatch,
+                      .world_size = world_size,
+                      .secure_seed = !config.insecure_seed.has_value()};
+  options.steps = planned_steps(config, config.expected_batch / static_cast<double>(train.num_examples()));
+  if (config.target_epsilon) options.noise_multiplier = calibrate_plan(options, *config.target_epsilon);
+  return PrivacyPlan(options);
+}
+
+void claim_output(const std::filesystem::path& out) {
+  std::error_code error;
+  std::filesystem::create_directories(out, error);
+  if (error) throw DataError("cannot make " + out.string(), error.message(), "choose another --out");
+  if (std::filesystem::exists(out / "ledger.jsonl")) {
+    throw PrivacyError(out.string() + " holds the ledger of another run",
+                       "what it records is spent, and is never overwritten", "choose a new --out");
+  }
+  for (const char* name : {"metrics.jsonl", "operator.jsonl", "result.json", "model.h5"}) {
+    if (std::filesystem::exists(out / name)) {
+      throw DataError((out / name).string() + " exists", "results are never overwritten", "choose a new --out");
+    }
+  }
+}
+
+}  // namespace ripieno

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <ripieno/accounting/ledger/plan.hpp>
+#include <ripieno/framework/models/model.hpp>
+#include <ripieno/framework/training/config.hpp>
+#include <ripieno/framework/training/trainer.hpp>
+#include <ripieno/io/shard_set.hpp>
+
+namespace ripieno {
+
+/// What a run reads, opened and checked against each other.
+struct RunInputs {
+  std::shared_ptr<const io::ShardSet> train;
+  std::shared_ptr<const io::ShardSet> eval;  ///< null when no evaluation set was given
+  bool eval_is_public = false;
+  Model model;
+};
+
+/// Opens the datasets and makes the model. Every rank does the same; no communication.
+/// DataError for broken or unsuitable data, PrivacyError for a privacy unit that no sampler serves yet, UsageError for
+/// a model that does not fit.
+[[nodiscard]] RunInputs open_inputs(const TrainConfig& config, const ModelFactory& make_model);
+
+/// The privacy plan that the configuration asks for over this data; calibrates the noise when a target epsilon is
+/// given. A pure function, so every rank gets the same plan. UsageError for contradictory options or an epsilon out of
+/// reach.
+[[nodiscard]] PrivacyPlan make_plan(const TrainConfig& config, const io::ShardSet& train, int world_size);
+
+/// Makes OUT, or checks that it is empty of other runs. For rank 0. PrivacyError when it holds a ledger, whose privacy
+/// is spent; DataError when it holds other results.
+void claim_output(const std::filesystem::path& out);
+
+}  // namespace ripieno

@@ -1,0 +1,50 @@
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <ripieno/accounting/base/error.hpp>
+#include <ripieno/framework/training/json_lines.hpp>
+#include <utility>
+
+namespace ripieno {
+namespace {
+
+void write_all(int fd, std::string_view text, const std::filesystem::path& path) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(fd, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) throw DataError("cannot write " + path.string(), std::strerror(errno), "free disk space");
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+int create(const std::filesystem::path& path, mode_t mode) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, mode);
+  if (fd < 0) throw DataError("cannot create " + path.string(), std::strerror(errno));
+  return fd;
+}
+
+}  // namespace
+
+JsonLines::JsonLines(const std::filesystem::path& path, Visibility visibility)
+    : fd_(create(path, visibility == Visibility::published ? 0644 : 0600)), path_(path) {}
+
+JsonLines::JsonLines(JsonLines&& other) noexcept : fd_(std::exchange(other.fd_, -1)), path_(std::move(other.path_)) {}
+
+JsonLines& JsonLines::operator=(JsonLines&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  std::swap(path_, other.path_);
+  return *this;
+}
+
+JsonLines::~JsonLines() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void JsonLines::write(const Json& object) {
+  if (fd_ >= 0) write_all(fd_, object.dump() + '\n', path_);
+}
+
+}  // namespace ripieno

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <filesystem>
+#include <ripieno/accounting/base/json.hpp>
+
+namespace ripieno {
+
+enum class Visibility {
+  published,      ///< mode 0644: anyone may read it
+  operator_only,  ///< mode 0600: holds values that depend on private records (invariant P1)
+};
+
+/// A file of one JSON object a line. Move-only; a default-made one swallows what it is given.
+class JsonLines {
+ public:
+  JsonLines() = default;
+  /// Creates `path`. DataError when it exists or cannot be made.
+  JsonLines(const std::filesystem::path& path, Visibility visibility);
+  JsonLines(JsonLines&& other) noexcept;
+  JsonLines& operator=(JsonLines&& other) noexcept;
+  ~JsonLines();
+
+  [[nodiscard]] bool is_open() const noexcept { return fd_ >= 0; }
+  /// Appends the object as one line, in one write. DataError when the disk refuses.
+  void write(const Json& object);
+
+ private:
+  int fd_ = -1;
+  std::filesystem::path path_;
+};
+
+}  // namespace ripieno

@@ -1,0 +1,100 @@
+#include <ATen/Parallel.h>
+
+#include <cstdio>
+#include <ripieno/accounting/base/log.hpp>
+#include <ripieno/accounting/base/text.hpp>
+#include <ripieno/accounting/ledger/schedule.hpp>
+#include <ripieno/framework/core/flat.hpp>
+#include <ripieno/framework/training/model_file.hpp>
+#include <ripieno/framework/training/reports.hpp>
+#include <ripieno/framework/training/versions.hpp>
+#include <ripieno/io/file.hpp>
+
+namespace ripieno {
+
+RunReports::RunReports(const TrainConfig& config, const PrivacyPlan& plan, bool writes)
+    : config_(config),
+      plan_(plan),
+      writes_(writes),
+      metrics_period_(std::max<std::int64_t>(1, plan.steps() / 100)),
+      start_(Clock::now()) {
+  if (!writes_) return;
+  metrics_ = JsonLines(config.out / "metrics.jsonl", Visibility::published);
+  if (config.operator_log) operator_log_ = JsonLines(config.out / "operator.jsonl", Visibility::operator_only);
+}
+
+double RunReports::seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+
+void RunReports::step_done(std::int64_t steps, const PrivateStatistics& statistics) {
+  if (!writes_) return;
+  operator_log_.write({{"step", steps},
+                       {"batch_size", statistics.batch_size},
+                       {"num_clipped", statistics.num_clipped},
+                       {"num_non_finite", statistics.num_non_finite},
+                       {"loss_sum_rank0", statistics.loss_sum},
+                       {"seconds", seconds()}});
+  if (steps % metrics_period_ != 0 && steps != plan_.steps()) return;
+  const double elapsed_s = seconds();
+  metrics_.write({{"step", steps},
+                  {"epsilon", epsilon_of_plan(plan_, steps, plan_.delta()).upper},
+                  {"noise_stddev_sum", plan_.noise_stddev()},
+                  {"noise_stddev_mean", plan_.noise_stddev() / plan_.expected_batch()},
+                  {"lr", config_.lr},
+                  {"seconds", elapsed_s},
+                  {"expected_examples_per_second", plan_.expected_batch() * static_cast<double>(steps) / elapsed_s}});
+}
+
+void RunReports::finish(const PyTree& params, const RunInputs& inputs, const std::optional<Evaluation>& evaluation,
+                        const std::string& ledger_head) {
+  if (!writes_) return;
+  const accounting::Interval epsilon = epsilon_of_plan(plan_, plan_.steps(), plan_.delta());
+  const double training_s = seconds();
+  write_model(config_.out / "model.h5", inputs.model.name, params, ledger_head);
+
+  Json result;
+  const bool published = evaluation && inputs.eval_is_public;
+  if (published) {
+    result["test_accuracy"] = evaluation->accuracy;
+    result["test_loss"] = evaluation->mean_loss;
+    result["test_examples"] = evaluation->num_examples;
+  } else if (evaluation) {
+    operator_log_.write({{"eval_accuracy", evaluation->accuracy}, {"eval_loss", evaluation->mean_loss}});
+  }
+  result["epsilon"] = epsilon.upper;
+  result["epsilon_lower"] = epsilon.lower;
+  result["delta"] = plan_.delta();
+  result["steps"] = plan_.steps();
+  result["private"] = plan_.secure_seed() && plan_.noise_multiplier() > 0;
+  result["plan"] = plan_.to_json();
+  result["plan_hash"] = plan_.hash();
+  result["ledger_head"] = ledger_head;
+  result["versions"] = versions();
+  result["timings"] = {{"training_s", training_s}, {"total_s", seconds()}};
+  io::write_new_file(config_.out / "result.json", result.dump(2) + "\n");
+
+  if (published) {
+    std::printf("test accuracy %.2f %% on %ld public examples\n", 100 * evaluation->accuracy,
+                static_cast<long>(evaluation->num_examples));
+  } else if (inputs.eval) {
+    std::printf(
+        "test accuracy not published: the evaluation set is not marked public (operator.jsonl has it, with "
+        "--operator-log)\n");
+  }
+  std::printf("epsilon %s at delta %s after %ld steps (certified interval [%s, %s]); %.1f s of training\n",
+              format_rounded_up(epsilon.upper, 6).c_str(), format_double(plan_.delta()).c_str(),
+              static_cast<long>(plan_.steps()), format_double(epsilon.lower).c_str(),
+              format_double(epsilon.upper).c_str(), training_s);
+  if (!plan_.secure_seed()) std::printf("NOT PRIVATE: --insecure-seed makes the noise known\n");
+}
+
+void log_start(const Runtime& runtime, const PrivacyPlan& plan, const Model& model) {
+  log::info(describe_hosts(runtime.host_table()) + ", " + std::to_string(at::get_num_threads()) + " threads each");
+  log::info("model " + model.name + " of " + std::to_string(model.params.numel()) + " parameters; " +
+            std::to_string(plan.num_examples()) + " examples at sample rate " + format_double(plan.sample_rate()));
+  log::info("noise multiplier " + format_double(plan.noise_multiplier()) + ", clipping norm " +
+            format_double(plan.clipping_norm()) + ", rho " + format_double(plan.rho()) + ", microbatches of at most " +
+            std::to_string(plan.microbatch()));
+  for (const std::string& note : plan.notes()) log::info(note);
+}
+
+}  // namespace ripieno

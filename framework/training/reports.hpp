@@ -1,0 +1,46 @@
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <ripieno/accounting/ledger/plan.hpp>
+#include <ripieno/framework/comm/runtime.hpp>
+#include <ripieno/framework/training/config.hpp>
+#include <ripieno/framework/training/evaluate.hpp>
+#include <ripieno/framework/training/inputs.hpp>
+#include <ripieno/framework/training/json_lines.hpp>
+#include <ripieno/framework/training/step.hpp>
+
+namespace ripieno {
+
+/// The files a run writes beside its ledger, and the lines it ends with. Rank 0 writes; on other ranks every call does
+/// nothing. What depends on private records goes to operator.jsonl alone (invariant P1).
+class RunReports {
+ public:
+  /// Creates metrics.jsonl, and operator.jsonl when the configuration asks for it.
+  RunReports(const TrainConfig& config, const PrivacyPlan& plan, bool writes);
+
+  /// After each step; `steps` is the number of steps done.
+  void step_done(std::int64_t steps, const PrivateStatistics& statistics);
+  /// Writes model.h5 and result.json and prints accuracy and epsilon. An evaluation that is not public goes to the
+  /// operator log.
+  void finish(const PyTree& params, const RunInputs& inputs, const std::optional<Evaluation>& evaluation,
+              const std::string& ledger_head);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  [[nodiscard]] double seconds() const;
+
+  const TrainConfig& config_;
+  const PrivacyPlan& plan_;
+  bool writes_;
+  std::int64_t metrics_period_;
+  Clock::time_point start_;
+  JsonLines metrics_;
+  JsonLines operator_log_;
+};
+
+/// Rank 0, at level info: who runs where, and what the plan is. Collective, as it gathers the hosts.
+void log_start(const Runtime& runtime, const PrivacyPlan& plan, const Model& model);
+
+}  // namespace ripieno

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <ripieno/accounting/ledger/plan.hpp>
+#include <ripieno/framework/clipping/engine.hpp>
+#include <ripieno/framework/comm/communicator.hpp>
+#include <ripieno/framework/core/pytree.hpp>
+#include <ripieno/framework/noise/gaussian_noise.hpp>
+#include <ripieno/framework/optim/sgd.hpp>
+#include <ripieno/framework/sampling/batch.hpp>
+#include <ripieno/framework/training/ledger.hpp>
+
+namespace ripieno {
+
+/// What a run carries from step to step; equal on every rank. A step updates the tensors of `params` in place.
+struct TrainingState {
+  PyTree params;
+  optim::SgdState optimizer;
+  GaussianNoiseState noise;
+
+  /// The next step; steps count from 0.
+  [[nodiscard]] std::int64_t step() const { return noise.step; }
+};
+
+/// What a step learned about private records, over all ranks. For the operator log alone (invariant P1).
+struct PrivateStatistics {
+  std::int64_t batch_size = 0;
+  std::int64_t num_clipped = 0;
+  std::int64_t num_non_finite = 0;
+  double loss_sum = 0;  ///< over the finite examples of this rank
+};
+
+/// What the steps of a run work with.
+struct StepParts {
+  const Communicator& communicator;
+  const PrivacyPlan& plan;
+  Ledger& ledger;
+  LossFn loss;
+  std::shared_ptr<ClippingEngine> engine;
+  GaussianNoise noise;
+  optim::Sgd optimizer;
+};
+
+/// Collective. One differentially private step: records it, sums the clipped gradients of the draw, adds noise and
+/// updates `state`. `next_batch` returns this rank's part of the draw of step `state.step()`, which may be empty.
+///
+/// When a rank fails, when rank 0 cannot record the step or when the ranks' parameters have drifted apart, no rank adds
+/// noise, `state` stays as it was, one message is printed and every rank throws ReportedError.
+PrivateStatistics train_step(StepParts& parts, TrainingState& state, const std::function<Batch()>& next_batch);
+
+}  // namespace ripieno

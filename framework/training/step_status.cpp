@@ -1,0 +1,50 @@
+#include <ATen/ATen.h>
+#include <xxhash.h>
+
+#include <array>
+#include <ripieno/framework/core/flat.hpp>
+#include <ripieno/framework/training/collectively.hpp>
+#include <ripieno/framework/training/step_status.hpp>
+#include <string>
+
+namespace ripieno {
+namespace {
+
+/// 62 bits of XXH3 over the bytes of the parameters, in halves whose sums over ranks do not overflow.
+std::array<std::int64_t, 2> hash_of(const PyTree& params) {
+  const at::Tensor flat = flatten(params);
+  const XXH64_hash_t hash = XXH3_64bits(flat.const_data_ptr(), flat.nbytes());
+  constexpr std::uint64_t k_half = (std::uint64_t{1} << 31) - 1;
+  return {static_cast<std::int64_t>(hash & k_half), static_cast<std::int64_t>(hash >> 31 & k_half)};
+}
+
+std::exception_ptr drift(std::int64_t step) {
+  return std::make_exception_ptr(CommError("parameters differ between ranks at step " + std::to_string(step),
+                                           "some rank computed other bits than the rest",
+                                           "run all ranks on one type of machine with the same library versions"));
+}
+
+}  // namespace
+
+PrivateStatistics agree_on_step(const StepParts& parts, const TrainingState& state, const ClippedSum& local,
+                                std::exception_ptr failure) {
+  try {
+    parts.ledger.wait(state.step());
+  } catch (...) {
+    if (!failure) failure = std::current_exception();
+  }
+  const auto [low, high] = hash_of(state.params);
+  std::array<std::int64_t, 6> sums{failure ? 1 : 0,     low, high, local.batch_size, local.num_clipped,
+                                   local.num_non_finite};
+  parts.communicator.allreduce_sum(std::span<std::int64_t>(sums));
+
+  if (sums[0] > 0) agree_on_failure(parts.communicator, failure);
+  // A sum of equal hashes is world_size times each of them; when they differ, no rank finds it so.
+  const std::int64_t world_size = parts.communicator.size();
+  if (sums[1] != world_size * low || sums[2] != world_size * high)
+    agree_on_failure(parts.communicator, drift(state.step()));
+  parts.ledger.confirm(state.step());
+  return {.batch_size = sums[3], .num_clipped = sums[4], .num_non_finite = sums[5], .loss_sum = local.loss_sum};
+}
+
+}  // namespace ripieno

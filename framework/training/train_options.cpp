@@ -1,0 +1,92 @@
+#include <ripieno/accounting/base/error.hpp>
+#include <ripieno/accounting/cli/options.hpp>
+#include <ripieno/framework/training/train_options.hpp>
+#include <ripieno/framework/training/versions.hpp>
+
+namespace ripieno {
+namespace {
+
+std::vector<std::string> dependencies() {
+  const Json all = versions();
+  std::vector<std::string> lines;
+  for (const auto& [name, version] : all.items()) {
+    if (name != "ripieno") lines.push_back(name + " " + version.get<std::string>());
+  }
+  return lines;
+}
+
+void add_data(cli::Options& options, TrainConfig& config) {
+  options.group("data")
+      .add("data", config.data, "PATH", "training set: its manifest, or the folder that holds it")
+      .add("eval-data", config.eval_data, "PATH", "evaluation set")
+      .add("eval-is-public", config.eval_is_public, "", "publish accuracy on an evaluation set not marked public")
+      .add_choice("verify", config.verify, {"auto", "open", "full"}, "how much of the data is read before training");
+}
+
+void add_model(cli::Options& options, TrainConfig& config, std::vector<std::string>& arguments) {
+  options.group("model")
+      .add("model", config.model, "NAME", "ready model: linear, mlp, tanh-cnn")
+      .add("model-arg", arguments, "KEY=VALUE", "an argument of the model; may be given several times");
+}
+
+void add_privacy(cli::Options& options, TrainConfig& config) {
+  options.group("privacy")
+      .add("expected-batch", config.expected_batch, "B", "expected examples in a batch; the sample rate is B over their number")
+      .add("epochs", config.epochs, "E", "passes over the data, in expectation")
+      .add("steps", config.steps, "T", "number of steps")
+      .add("noise-multiplier", config.noise_multiplier, "Z", "standard deviation of the noise over the clipping norm")
+      .add("target-epsilon", config.target_epsilon, "EPS", "calibrate the noise multiplier to this epsilon")
+      .add("delta", config.delta, "D", "delta of (epsilon, delta); well below one over the number of examples")
+      .add("clipping-norm", config.clipping_norm, "C", "bound on the L2 norm of one example's gradient")
+      .add("insecure-seed", config.insecure_seed, "N", "for tests: fixes draws and noise, so that the run is NOT PRIVATE");
+}
+
+void add_training(cli::Options& options, TrainConfig& config) {
+  options.group("optimizer")
+      .add("lr", config.lr, "LR", "learning rate, on the mean gradient")
+      .add("momentum", config.momentum, "M", "momentum of SGD")
+      .add("weight-decay", config.weight_decay, "W", "L2 penalty")
+      .add("seed", config.seed, "N", "of the initial parameters; public");
+  options.group("compute")
+      .add("microbatch", config.microbatch, "M", "most examples differentiated at once; bounds memory")
+      .add_choice("engine", config.engine, {"auto", "bookkeeping", "loop"}, "how per-example gradients are clipped")
+      .add("threads", config.threads, "N", "threads a rank; 0 shares the host's cores among its ranks");
+  options.group("communication")
+      .add("allow-singleton", config.allow_singleton, "", "run as one process where the launcher started several");
+  options.group("run")
+      .add("out", config.out, "DIR", "folder for the ledger, metrics, result and model")
+      .add("operator-log", config.operator_log, "", "write operator.jsonl (mode 0600), which depends on private records");
+}
+
+std::map<std::string, std::string> key_values(const std::vector<std::string>& arguments) {
+  std::map<std::string, std::string> map;
+  for (const std::string& argument : arguments) {
+    const std::size_t equals = argument.find('=');
+    if (equals == 0 || equals == std::string::npos) {
+      throw UsageError("--model-arg " + argument + " is not KEY=VALUE");
+    }
+    if (!map.emplace(argument.substr(0, equals), argument.substr(equals + 1)).second) {
+      throw UsageError("--model-arg " + argument.substr(0, equals) + " is given twice");
+    }
+  }
+  return map;
+}
+
+}  // namespace
+
+bool parse_train_options(std::span<const std::string> arguments, TrainConfig& config) {
+  cli::Options options("ripieno-train", "Trains a model under differential privacy on sharded data, on any number of MPI ranks.",
+                       dependencies());
+  std::vector<std::string> model_arguments;
+  add_data(options, config);
+  add_model(options, config, model_arguments);
+  add_privacy(options, config);
+  add_training(options, config);
+  if (!options.parse(arguments)) return false;
+  options.require({"data", "expected-batch", "delta", "clipping-norm", "lr", "out"});
+  config.model_args = key_values(model_arguments);
+  config.quiet = options.given("quiet");
+  return true;
+}
+
+}  // namespace ripieno

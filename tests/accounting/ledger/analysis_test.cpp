@@ -1,0 +1,146 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <ripieno/accounting/base/error.hpp>
+#include <ripieno/accounting/ledger/report.hpp>
+
+#include "ledger_fixture.hpp"
+
+namespace ripieno::ledger {
+namespace {
+
+using testing::Builder;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using testing::plan_options;
+
+std::vector<Ledger> parsed(std::initializer_list<Builder> builders) {
+  std::vector<Ledger> ledgers;
+  for (const Builder& builder : builders) {
+    ledgers.push_back(parse(builder.text, "ledger " + std::to_string(ledgers.size() + 1)));
+  }
+  return ledgers;
+}
+
+TEST(Analysis, SegmentsComposeIntoOneEpsilon) {
+  PlanOptions quieter = plan_options();
+  quieter.noise_multiplier = 0.9;
+  const Analysis analysis = analyse(
+      parsed({Builder().segment(plan_options(), 0, 'a').steps(0, 300).segment(quieter, 280, 'b').steps(280, 400)}));
+  Schedule expected;
+  add_steps(expected, 1.0, 0.01, 300);
+  add_steps(expected, 0.9, 0.01, 120);
+  EXPECT_EQ(analysis.steps, 420);
+  EXPECT_TRUE(analysis.is_private);
+  const double delta = 1e-5;
+  const std::vector<EpsilonAtDelta> rows = epsilons(analysis, {&delta, 1});
+  EXPECT_GE(rows[0].epsilon.upper, epsilon_of_schedule(expected, delta).upper);
+  EXPECT_NEAR(rows[0].epsilon.upper, epsilon_of_schedule(expected, delta).upper, 1e-6);
+  EXPECT_GT(rows[0].epsilon_rdp, rows[0].epsilon.upper);
+  EXPECT_EQ(analysis.default_delta, 1e-5);
+}
+
+TEST(Analysis, ATornStepCostsAsMuchAsAWholeOne) {
+  Builder torn = Builder().segment().steps(0, 199);
+  torn.text += R"({"seg":1,"st)";
+  const double delta = 1e-5;
+  const double with_torn = epsilons(analyse(parsed({torn})), {&delta, 1})[0].epsilon.upper;
+  const double with_whole =
+      epsilons(analyse(parsed({Builder().segment().steps(0, 200)})), {&delta, 1})[0].epsilon.upper;
+  EXPECT_EQ(with_torn, with_whole);
+}
+
+TEST(Analysis, Invariant_P3_AFixedSeedIsNotPrivate) {
+  PlanOptions options = plan_options();
+  options.secure_seed = false;
+  const Analysis analysis = analyse(parsed({Builder().segment(options).steps(0, 200)}));
+  EXPECT_FALSE(analysis.is_private);
+  EXPECT_THAT(analysis.warnings, Contains(HasSubstr("fixed seed")));
+  const double delta = 1e-5;
+  EXPECT_EQ(report_json(analysis, {&delta, 1})["private"], false);
+  EXPECT_THAT(report_text(analysis, {&delta, 1}), HasSubstr("NOT PRIVATE"));
+}
+
+TEST(Analysis, NoNoiseIsNotPrivate) {
+  PlanOptions options = plan_options();
+  options.noise_multiplier = 0;
+  const Analysis analysis = analyse(parsed({Builder().segment(options).steps(0, 5)}));
+  EXPECT_FALSE(analysis.is_private);
+  const double delta = 1e-5;
+  EXPECT_TRUE(report_json(analysis, {&delta, 1})["epsilon"].is_null());
+}
+
+TEST(Analysis, Invariant_P4_OneStepTwiceFromTheSameKeysIsRefused) {
+  EXPECT_THROW(
+      (void)analyse(parsed(
+          {Builder().segment(plan_options(), 0, 'a').steps(0, 10).segment(plan_options(), 9, 'a').steps(9, 12)})),
+      PrivacyError);
+  EXPECT_THROW((void)analyse(parsed({Builder().segment().steps(0, 3), Builder().segment().steps(0, 3)})), PrivacyError)
+      << "a ledger and its copy";
+  EXPECT_NO_THROW((void)analyse(
+      parsed({Builder().segment(plan_options(), 0, 'a').steps(0, 10).segment(plan_options(), 10, 'a').steps(10, 12)})));
+}
+
+TEST(Analysis, LedgersOverTheSameDataCompose) {
+  const auto with_nonce = [](char nonce) { return Builder().segment(plan_options(), 0, nonce).steps(0, 500); };
+  const Analysis both = analyse(parsed({with_nonce('a'), with_nonce('b')}));
+  EXPECT_EQ(both.steps, 1000);
+  Schedule expected;
+  add_steps(expected, 1, 0.01, 1000);
+  EXPECT_NEAR(epsilon_of_schedule(both.schedule, 1e-5).upper, epsilon_of_schedule(expected, 1e-5).upper, 1e-6);
+}
+
+TEST(Analysis, LedgersOverDifferentDataAreRefusedWithAdvice) {
+  PlanOptions other = plan_options();
+  other.dataset_id = "another";
+  try {
+    (void)analyse(parsed({Builder().segment(), Builder(other).segment(other)}));
+    ADD_FAILURE() << "composed different data";
+  } catch (const PrivacyError& e) {
+    EXPECT_THAT(e.what(), HasSubstr("analyse them apart"));
+  }
+}
+
+TEST(Analysis, MoreStepsThanPlannedAreCountedAndReported) {
+  PlanOptions options = plan_options();
+  options.steps = 40;
+  const Analysis analysis = analyse(parsed({Builder().segment(options).steps(0, 60)}));
+  EXPECT_EQ(analysis.steps, 60);
+  EXPECT_THAT(analysis.warnings, Contains(HasSubstr("allows 40")));
+}
+
+TEST(Report, PrintsUpperFiguresRoundedUpAndLowerOnesDown) {
+  EXPECT_EQ(shown_upper(1.23456701), "1.23457");
+  EXPECT_EQ(shown_upper(1.23456), "1.23456");
+  EXPECT_EQ(shown_upper(2.0000001), "2.00001");
+  EXPECT_EQ(shown_lower(1.23456799), "1.23456");
+  EXPECT_EQ(shown_lower(0), "0");
+  EXPECT_EQ(shown_upper(INFINITY), "inf");
+}
+
+TEST(Report, TellsAnOfficerWhatRan) {
+  const Analysis analysis = analyse(parsed({Builder().segment().steps(0, 250)}));
+  const double delta = 1e-5;
+  const std::string text = report_text(analysis, {&delta, 1});
+  for (const char* part : {"steps 0 to 249", "noise multiplier 1", "sample rate 0.01", "add-remove", "Assumed",
+                           "epsilon <= ", "dataset 7d9f5d3e", "Method: "}) {
+    EXPECT_THAT(text, HasSubstr(part));
+  }
+}
+
+TEST(Report, JsonHasTheDocumentedKeys) {
+  const Analysis analysis = analyse(parsed({Builder().segment().steps(0, 250)}));
+  const std::vector<double> deltas = {1e-5, 1e-6};
+  const Json json = report_json(analysis, deltas);
+  for (const char* key : {"epsilon", "epsilon_lower", "epsilon_rdp", "delta", "noise_multiplier", "sample_rate",
+                          "steps", "adjacency", "method", "private", "results", "ledgers", "warnings", "assumptions"}) {
+    EXPECT_TRUE(json.contains(key)) << key;
+  }
+  EXPECT_EQ(json["steps"], 250);
+  EXPECT_EQ(json["results"].size(), 2);
+  EXPECT_GT(json["results"][1]["epsilon"], json["results"][0]["epsilon"]);
+}
+
+}  // namespace
+}  // namespace ripieno::ledger

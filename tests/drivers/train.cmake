@@ -1,0 +1,10 @@
+ripieno_add_test(train_test
+  SOURCES train_test.cpp
+  LINK ripieno_io
+  LABELS mpi
+  TIMEOUT 600)
+string(REPLACE ";" " " mpiexec_flags "${RIPIENO_MPIEXEC_FLAGS}")
+target_compile_definitions(train_test PRIVATE
+  RIPIENO_MPIEXEC="${MPIEXEC_EXECUTABLE}" RIPIENO_MPIEXEC_FLAGS="${mpiexec_flags}")
+set_tests_properties(train_test PROPERTIES ENVIRONMENT "${RIPIENO_MPI_TEST_ENVIRONMENT}" PROCESSORS 2)
+add_dependencies(train_test ripieno-train ripieno-privacy)

@@ -1,0 +1,292 @@
+#include "train_fixture.hpp"
+
+namespace ripieno::test {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+using ::testing::Not;
+
+TEST_F(TrainTest, TheLedgerRepeatsTheEpsilonThatTrainingPrinted) {
+  const std::string data = dataset("train", 500);
+  const std::string eval = dataset("eval", 100, true);
+  const Outcome trained =
+      run(mpiexec(2) + train() + "--data " + data + " --eval-data " + eval + small() + " --out " + out("a"));
+  ASSERT_EQ(trained.code, 0) << trained.output;
+  EXPECT_THAT(trained.output, HasSubstr("test accuracy"));
+  const Json result = Json::parse(read_file(folder_ / "a/result.json"));
+  EXPECT_EQ(result["steps"], 20);
+  EXPECT_GT(result["test_accuracy"].get<double>(), 1.0 / 3);
+
+  const Outcome analysed = run(privacy() + "analyze " + out("a") + "/ledger.jsonl --delta 1e-5 --json");
+  ASSERT_EQ(analysed.code, 0) << analysed.output;
+  const Json analysis = Json::parse(analysed.output);
+  EXPECT_NEAR(analysis["epsilon"].get<double>(), result["epsilon"].get<double>(), 1e-9);
+  EXPECT_EQ(records(out("a") + "/ledger.jsonl"), 20);
+  EXPECT_THAT(lines_of(folder_ / "a/ledger.jsonl").back(), HasSubstr(result["ledger_head"].get<std::string>()));
+}
+
+TEST_F(TrainTest, TargetEpsilonIsMetAndNotExceeded) {
+  const std::string data = dataset("train", 500);
+  const Outcome trained = run(train() + "--data " + data +
+                              " --model linear --expected-batch 50 --epochs 2 --target-epsilon 1.5 --delta 1e-5"
+                              " --clipping-norm 1 --lr 0.5 --out " +
+                              out("a"));
+  ASSERT_EQ(trained.code, 0) << trained.output;
+  const Json result = Json::parse(read_file(folder_ / "a/result.json"));
+  EXPECT_LE(result["epsilon"].get<double>(), 1.5);
+  EXPECT_GE(result["epsilon"].get<double>(), 1.5 - 1e-5);
+  EXPECT_EQ(result["steps"], 20);
+}
+
+/// Public files with what measures time removed.
+std::map<std::string, std::string> public_output(const fs::path& out) {
+  std::map<std::string, std::string> files;
+  for (const fs::directory_entry& entry : fs::directory_iterator(out)) {
+    const std::string name = entry.path().filename().string();
+    if (name == "operator.jsonl") continue;
+    std::string text;
+    if (name == "metrics.jsonl" || name == "result.json") {
+      const auto pieces = name == "result.json" ? std::vector{read_file(entry.path())} : lines_of(entry.path());
+      for (const std::string& piece : pieces) {
+        Json json = Json::parse(piece);
+        for (const char* key : {"seconds", "expected_examples_per_second", "timings"}) json.erase(key);
+        text += json.dump() + "\n";
+      }
+    } else {
+      text = read_file(entry.path());
+    }
+    files[name] = text;
+  }
+  return files;
+}
+
+TEST_F(TrainTest, Invariant_P1_ARecordOfZeroGradientAndOneThatOverflowsLeaveTheSamePublicOutput) {
+  constexpr std::size_t k_record = 11;
+  const auto set_record = [](float value) {
+    return [value](std::vector<float>& x, std::vector<std::int64_t>&) {
+      for (std::size_t i = 0; i < 4; ++i) x[4 * k_record + i] = value;
+    };
+  };
+  const std::string zero = dataset("zero", 60, false, set_record(0));
+  const std::string overflow = dataset("overflow", 60, false, set_record(3e38F));
+  for (const std::string engine : {"bookkeeping", "loop"}) {
+    std::map<std::string, std::string> reference;
+    for (const std::string& data : {zero, overflow}) {
+      const std::string folder = out(engine + fs::path(data).parent_path().filename().string());
+      const Outcome trained =
+          run(mpiexec(2) + train() + "--data " + data +
+              " --model linear --model-arg bias=false --model-arg init=random --expected-batch 30 --steps 12"
+              " --noise-multiplier 1 --delta 1e-5 --clipping-norm 1 --lr 0.5 --verify open --insecure-seed 5"
+              " --operator-log --engine " +
+              engine + " --out " + folder);
+      ASSERT_EQ(trained.code, 0) << trained.output;
+      const auto files = public_output(folder);
+      EXPECT_EQ(files.size(), 4U);
+      if (reference.empty()) {
+        reference = files;
+      } else {
+        for (const auto& [name, text] : reference) EXPECT_EQ(files.at(name), text) << engine << " " << name;
+        EXPECT_THAT(read_file(folder + "/operator.jsonl"), HasSubstr("\"num_non_finite\":1"))
+            << "the record was never drawn, so the test saw nothing";
+      }
+    }
+  }
+}
+
+TEST_F(TrainTest, Invariant_P1_OnlyTheOperatorLogHoldsPrivateStatisticsAndItIsForItsOwnerAlone) {
+  const std::string data = dataset("train", 200);
+  const std::string eval = dataset("eval", 50);
+  const Outcome trained =
+      run(train() + "--data " + data + " --eval-data " + eval + small({{"operator-log", ""}}) + " --out " + out("a"));
+  ASSERT_EQ(trained.code, 0) << trained.output;
+  EXPECT_THAT(trained.output, Not(HasSubstr("accuracy 0.")));
+  EXPECT_FALSE(Json::parse(read_file(folder_ / "a/result.json")).contains("test_accuracy"));
+  EXPECT_THAT(read_file(folder_ / "a/operator.jsonl"), HasSubstr("eval_accuracy"));
+  EXPECT_EQ(fs::status(folder_ / "a/operator.jsonl").permissions(), fs::perms::owner_read | fs::perms::owner_write);
+}
+
+TEST_F(TrainTest, Invariant_P3_TheSecretAppearsInNoFileAndTwoRunsDiffer) {
+  const std::string data = dataset("train", 200);
+  for (const char* name : {"a", "b"}) {
+    ASSERT_EQ(run(train() + "--data " + data + small() + " --out " + out(name)).code, 0);
+  }
+  EXPECT_NE(read_file(folder_ / "a/model.h5"), read_file(folder_ / "b/model.h5"));
+  const Json analysis =
+      Json::parse(run(privacy() + "analyze " + out("a") + "/ledger.jsonl --delta 1e-5 --json").output);
+  EXPECT_TRUE(analysis["private"].get<bool>());
+}
+
+TEST_F(TrainTest, Invariant_P3_AnInsecureSeedRepeatsBitForBitAndIsReportedAsNotPrivate) {
+  const std::string data = dataset("train", 200);
+  for (const char* name : {"a", "b"}) {
+    ASSERT_EQ(run(train() + "--data " + data + small({{"insecure-seed", "9"}}) + " --out " + out(name)).code, 0);
+  }
+  EXPECT_EQ(read_file(folder_ / "a/model.h5"), read_file(folder_ / "b/model.h5"));
+  const Json analysis =
+      Json::parse(run(privacy() + "analyze " + out("a") + "/ledger.jsonl --delta 1e-5 --json").output);
+  EXPECT_FALSE(analysis["private"].get<bool>());
+}
+
+std::vector<float> parameters(const std::string& out) {
+  std::vector<float> all;
+  for (const auto& [name, tensor] : io::read_tensor_file(out + "/model.h5")) {
+    all.insert(all.end(), tensor.values.begin(), tensor.values.end());
+  }
+  return all;
+}
+
+TEST_F(TrainTest, Invariant_P11_ParametersAgreeForEveryWorldSize) {
+  const std::string data = dataset("train", 300);
+  std::vector<float> reference;
+  for (const int ranks : {1, 2, 4}) {
+    const std::string folder = out("w" + std::to_string(ranks));
+    const Outcome trained =
+        run(mpiexec(ranks) + train() + "--data " + data + small({{"insecure-seed", "3"}}) + " --out " + folder);
+    ASSERT_EQ(trained.code, 0) << trained.output;
+    const std::vector<float> params = parameters(folder);
+    if (reference.empty()) reference = params;
+    ASSERT_EQ(params.size(), reference.size());
+    double difference = 0, norm = 0;
+    for (std::size_t i = 0; i < params.size(); ++i) {
+      difference += std::pow(static_cast<double>(params[i] - reference[i]), 2);
+      norm += std::pow(static_cast<double>(reference[i]), 2);
+    }
+    // rho, and with it the noise, grows a little with the number of ranks.
+    EXPECT_LT(std::sqrt(difference / norm), 1e-4) << ranks << " ranks";
+  }
+}
+
+TEST_F(TrainTest, Invariant_P7_EmptyDrawsAreOrdinarySteps) {
+  const std::string three = dataset("three", 3);
+  const Outcome few =
+      run(mpiexec(4) + train() + "--data " + three +
+          " --model linear --expected-batch 1 --steps 30 --noise-multiplier 1 --delta 1e-2 --clipping-norm 1"
+          " --lr 0.1 --verify open --out " +
+          out("few"));
+  ASSERT_EQ(few.code, 0) << few.output;
+  EXPECT_EQ(records(out("few") + "/ledger.jsonl"), 30);
+
+  const std::string twenty = dataset("twenty", 20);
+  const Outcome rare =
+      run(mpiexec(2) + train() + "--data " + twenty +
+          " --model linear --expected-batch 0.4 --steps 200 --noise-multiplier 1 --delta 1e-2 --clipping-norm 1"
+          " --lr 0.1 --verify open --operator-log --out " +
+          out("rare"));
+  ASSERT_EQ(rare.code, 0) << rare.output;
+  EXPECT_EQ(records(out("rare") + "/ledger.jsonl"), 200);
+  EXPECT_THAT(read_file(folder_ / "rare/operator.jsonl"), HasSubstr("\"batch_size\":0,"));
+}
+
+TEST_F(TrainTest, Invariant_P10_AKilledRankStopsTheOthersAndTheLedgerHoldsEveryUpdate) {
+  const std::string data = dataset("train", 500);
+  const Outcome killed =
+      run("bash -c '" + mpiexec(2) + train() + "--data " + data + small({{"operator-log", ""}, {"steps", "100000"}}) +
+          " --out " + out("a") + " & job=$!; for i in $(seq 300); do [ -s " + out("a") +
+          "/operator.jsonl ] && break; sleep 0.1; done;"
+          " start=$(date +%s); pkill -KILL -n -f -- \"--out " +
+          out("a") + "\"; wait $job; code=$?; echo stopped after $(( $(date +%s) - start )) s; exit $code'");
+  EXPECT_NE(killed.code, 0) << killed.output;
+  const std::size_t at = killed.output.find("stopped after ");
+  ASSERT_NE(at, std::string::npos) << killed.output;
+  EXPECT_LT(std::stoi(killed.output.substr(at + 14)), 30);
+
+  const auto updates = static_cast<std::int64_t>(lines_of(folder_ / "a/operator.jsonl").size());
+  EXPECT_GT(updates, 0);
+  const Outcome analysed = run(privacy() + "analyze " + out("a") + "/ledger.jsonl --delta 1e-5 --json");
+  ASSERT_EQ(analysed.code, 0) << analysed.output;
+  EXPECT_GE(records(out("a") + "/ledger.jsonl"), updates);
+}
+
+TEST_F(TrainTest, Invariant_P10_AnErrorOnOneRankIsToldOnceAndStopsAll) {
+  // The last example belongs to the last rank, and its label is seen only when it is drawn.
+  const std::string data = dataset("train", 100, false, [](auto&, std::vector<std::int64_t>& y) { y.back() = 7; });
+  const Outcome failed =
+      run(mpiexec(2) + train() + "--data " + data + small({{"expected-batch", "50"}}) + " --out " + out("a"));
+  EXPECT_EQ(failed.code, static_cast<int>(ExitCode::data)) << failed.output;
+  std::size_t count = 0;
+  for (std::size_t at = 0; (at = failed.output.find("error: ", at)) != std::string::npos; ++at) ++count;
+  EXPECT_EQ(count, 1U) << failed.output;
+  EXPECT_THAT(failed.output, HasSubstr("99"));
+  EXPECT_THAT(failed.output, HasSubstr("[rank 1 "));
+  EXPECT_FALSE(fs::exists(folder_ / "a/model.h5"));
+}
+
+TEST_F(TrainTest, Invariant_P12_RanksWithDifferentPlansAreRefused) {
+  const std::string data = dataset("train", 100);
+  const auto rank = [&](const char* multiplier) {
+    return train() + "--data " + data + small({{"noise-multiplier", multiplier}}) + " --out " + out("a");
+  };
+  const Outcome refused = run(mpiexec(1) + rank("1.5") + " : -n 1 " + rank("0.5"));
+  EXPECT_EQ(refused.code, static_cast<int>(ExitCode::privacy)) << refused.output;
+  EXPECT_THAT(refused.output, HasSubstr("plan"));
+  EXPECT_FALSE(fs::exists(folder_ / "a/model.h5"));
+}
+
+TEST_F(TrainTest, MistakesAreOneLineInTheErrorGrammarWithTheirExitCode) {
+  const std::string data = dataset("train", 100);
+  const std::string start = train() + "--data " + data + small() + " --out " + out("a");
+  ASSERT_EQ(run(start).code, 0);
+  std::ofstream(folder_ / "bad.ini") << "clipping-nrm = 1\n";
+  fs::create_directory(folder_ / "empty");
+
+  struct Mistake {
+    std::string command;
+    ExitCode code;
+    std::string says;
+  };
+  const std::vector<Mistake> mistakes{
+      {train() + "--clipping-nrm 1", ExitCode::usage, "clipping-norm"},
+      {train() + "--config " + (folder_ / "bad.ini").string(), ExitCode::usage, "clipping-norm"},
+      {train() + "--data " + data + " --out " + out("b"), ExitCode::usage, "expected-batch"},
+      {train() + "--data " + data + small({{"epochs", "3"}}) + " --out " + out("b"), ExitCode::usage,
+       "--steps and --epochs"},
+      {train() + "--data " + data + small({{"target-epsilon", "3"}}) + " --out " + out("b"), ExitCode::usage,
+       "--target-epsilon"},
+      {train() + "--data " + data + small({{"model", "mlq"}}) + " --out " + out("b"), ExitCode::usage, "mlp"},
+      {train() + "--data " + data + small({{"clipping-norm", "nan"}}) + " --out " + out("b"), ExitCode::usage,
+       "clipping"},
+      {train() + "--data " + data + small({{"expected-batch", "101"}}) + " --out " + out("b"), ExitCode::usage,
+       "expected"},
+      {train() + "--data " + out("nowhere") + small() + " --out " + out("b"), ExitCode::data, "nowhere"},
+      {train() + "--data " + out("empty") + small() + " --out " + out("b"), ExitCode::data, "empty"},
+      {start, ExitCode::privacy, "ledger"},
+  };
+  for (const Mistake& mistake : mistakes) {
+    const Outcome outcome = run(mistake.command);
+    EXPECT_EQ(outcome.code, static_cast<int>(mistake.code)) << mistake.command << "\n" << outcome.output;
+    EXPECT_THAT(outcome.output, HasSubstr(mistake.says)) << mistake.command;
+    EXPECT_THAT(outcome.output, ::testing::StartsWith("ripieno-train: error: ")) << mistake.command;
+    EXPECT_EQ(std::count(outcome.output.begin(), outcome.output.end(), '\n'), 1) << outcome.output;
+  }
+  EXPECT_FALSE(fs::exists(out("b") + "/ledger.jsonl"));
+}
+
+TEST_F(TrainTest, UsersWithSeveralExamplesAreRefused) {
+  io::DatasetSpec spec;
+  spec.dtype = io::DType::f32;
+  spec.example_shape = {1};
+  spec.num_classes = 2;
+  spec.privacy_unit = io::PrivacyUnit::user;
+  const std::vector<float> x(10, 0.5F);
+  const std::vector<std::int64_t> y(10, 1);
+  const std::string data = io::write_dataset(folder_ / "users", spec, std::as_bytes(std::span(x)), y).string();
+  const Outcome refused = run(train() + "--data " + data + small({{"expected-batch", "5"}}) + " --out " + out("a"));
+  EXPECT_EQ(refused.code, static_cast<int>(ExitCode::privacy)) << refused.output;
+  EXPECT_FALSE(fs::exists(out("a") + "/ledger.jsonl"));
+}
+
+TEST_F(TrainTest, ConfigurationFilesCanBeDumpedAndReadBack) {
+  const std::string data = dataset("train", 100);
+  const std::string options = "--data " + data + small({{"insecure-seed", "4"}});
+  const Outcome dumped = run(train() + options + " --out " + out("a") + " --dump-config");
+  ASSERT_EQ(dumped.code, 0) << dumped.output;
+  std::ofstream(folder_ / "run.ini") << dumped.output;
+  ASSERT_EQ(run(train() + options + " --out " + out("a")).code, 0);
+  const Outcome again = run(train() + "--config " + (folder_ / "run.ini").string() + " --out " + out("b"));
+  ASSERT_EQ(again.code, 0) << again.output;
+  EXPECT_EQ(read_file(folder_ / "a/model.h5"), read_file(folder_ / "b/model.h5"));
+}
+
+}  // namespace
+}  // namespace ripieno::test

@@ -1,0 +1,149 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <ripieno/accounting/base/error.hpp>
+#include <ripieno/framework/clipping/bookkeeping_engine.hpp>
+
+#include "bookkeeping_cases.hpp"
+
+namespace ripieno {
+namespace {
+
+using cases::Case;
+using cases::Tensors;
+using ::testing::HasSubstr;
+
+std::string name_of(const ::testing::TestParamInfo<Case>& info) { return info.param.name; }
+
+class Bookkeeping : public ::testing::TestWithParam<Case> {
+ protected:
+  /// Clips at a norm between those of the examples, in the given precision, and compares with brute force in float64.
+  static void expect_exact(at::ScalarType type, double tolerance) {
+    const Case& c = GetParam();
+    const double clipping_norm = middle_norm(cases::brute_force(c, 1.0).norms);
+    const cases::BruteForce expected = cases::brute_force(c, clipping_norm);
+    const MicrobatchResult result =
+        make_bookkeeping_engine()->clip(c.loss_fn(), c.tree(type), c.batch_as(type), clipping_norm);
+
+    ASSERT_EQ(result.sum.size(), expected.sum.size());
+    double error = 0, size = 0;
+    for (std::size_t leaf = 0; leaf < expected.sum.size(); ++leaf) {
+      ASSERT_EQ(result.sum[leaf].sizes(), c.params[leaf].sizes());
+      EXPECT_EQ(result.sum[leaf].scalar_type(), type);
+      error += (result.sum[leaf].to(at::kDouble) - expected.sum[leaf]).square().sum().item<double>();
+      size += expected.sum[leaf].square().sum().item<double>();
+    }
+    EXPECT_LE(std::sqrt(error), tolerance * std::sqrt(size));
+    for (std::size_t i = 0; i < expected.norms.size(); ++i)
+      EXPECT_NEAR(result.norms[static_cast<std::int64_t>(i)].item<double>(), expected.norms[i],
+                  tolerance * expected.norms[i]);
+    EXPECT_TRUE(result.finite.all().item<bool>());
+    EXPECT_FALSE(result.losses.requires_grad());
+    const at::Tensor losses = c.loss(c.params, c.batch);
+    EXPECT_LE((result.losses - losses).abs().max().item<double>(), tolerance * losses.abs().max().item<double>());
+  }
+
+ private:
+  static double middle_norm(std::vector<double> norms) {
+    std::ranges::sort(norms);
+    return norms[norms.size() / 2];
+  }
+};
+
+TEST_P(Bookkeeping, IsExactInFloat32) { expect_exact(at::kFloat, 1e-5); }
+
+TEST_P(Bookkeeping, IsExactInFloat64) { expect_exact(at::kDouble, 1e-11); }
+
+INSTANTIATE_TEST_SUITE_P(Served, Bookkeeping, ::testing::ValuesIn(cases::served()), name_of);
+
+class BookkeepingMixing : public ::testing::TestWithParam<Case> {};
+
+TEST_P(BookkeepingMixing, IsRefused) {
+  const Case& c = GetParam();
+  for (const auto type : {at::kFloat, at::kDouble})
+    EXPECT_THROW(make_bookkeeping_engine()->clip(c.loss_fn(), c.tree(type), c.batch_as(type), 1.0), UsageError);
+}
+
+INSTANTIATE_TEST_SUITE_P(Refused, BookkeepingMixing, ::testing::ValuesIn(cases::mixing()), name_of);
+
+class BookkeepingUnknown : public ::testing::TestWithParam<cases::UnknownCase> {};
+
+TEST_P(BookkeepingUnknown, IsRefusedByNameWithAdvice) {
+  const auto& [c, node] = GetParam();
+  try {
+    (void)make_bookkeeping_engine()->clip(c.loss_fn(), c.tree(at::kFloat), c.batch_as(at::kFloat), 1.0);
+    FAIL() << "served";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), HasSubstr(node));
+    EXPECT_THAT(error.what(), HasSubstr("'0'"));  // the parameter
+    EXPECT_THAT(error.what(), HasSubstr("engine loop"));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Refused, BookkeepingUnknown, ::testing::ValuesIn(cases::unknown()),
+                         [](const auto& info) { return info.param.loss.name; });
+
+TEST(BookkeepingEngine, RefusesAScalarLoss) {
+  const Case c = cases::perceptron(4);
+  const LossFn mean = [loss = c.loss_fn()](const PyTree& p, std::span<const at::Tensor> b) {
+    return loss(p, b).mean();
+  };
+  EXPECT_THROW(make_bookkeeping_engine()->clip(mean, c.tree(at::kFloat), c.batch_as(at::kFloat), 1.0), UsageError);
+}
+
+TEST(BookkeepingEngine, ServesOtherBatchSizesWithOnePlan) {
+  const std::unique_ptr<ClippingEngine> engine = make_bookkeeping_engine();
+  for (const std::int64_t n : {1, 2, 3, 9}) {
+    at::manual_seed(n);
+    const Case c = cases::convolutional(n);
+    const MicrobatchResult result = engine->clip(c.loss_fn(), c.tree(at::kDouble), c.batch_as(at::kDouble), 0.5);
+    const cases::BruteForce expected = cases::brute_force(c, 0.5);
+    for (std::size_t leaf = 0; leaf < expected.sum.size(); ++leaf)
+      EXPECT_LE((result.sum[leaf] - expected.sum[leaf]).abs().max().item<double>(), 1e-12) << n << " examples";
+  }
+}
+
+TEST(BookkeepingEngine, ExaminesALossOnMadeUpExamplesOfThreeAtMost) {
+  const Case c = cases::perceptron(7);
+  const Tensors batch = c.batch_as(at::kFloat);
+  std::vector<std::int64_t> sizes;
+  int calls_with_the_batch = 0;
+  const LossFn loss = [&](const PyTree& p, std::span<const at::Tensor> b) {
+    sizes.push_back(b.front().size(0));
+    calls_with_the_batch += b.front().is_alias_of(batch.front()) ? 1 : 0;
+    return c.loss(p.leaves(), Tensors(b.begin(), b.end()));
+  };
+  const std::unique_ptr<ClippingEngine> engine = make_bookkeeping_engine();
+  (void)engine->clip(loss, c.tree(at::kFloat), batch, 1.0);
+  EXPECT_EQ(calls_with_the_batch, 1);
+  EXPECT_EQ(sizes.front(), 7);
+  EXPECT_TRUE(std::all_of(sizes.begin() + 1, sizes.end(), [](auto size) { return size <= 3; }));
+
+  sizes.clear();
+  (void)engine->clip(loss, c.tree(at::kFloat), batch, 1.0);
+  EXPECT_EQ(sizes, std::vector<std::int64_t>{7}) << "the plan is kept";
+}
+
+TEST(BookkeepingEngine, LeavesTheRandomNumbersOfTheTrainingAlone) {
+  const Case c = cases::perceptron(5);
+  at::manual_seed(11);
+  (void)make_bookkeeping_engine()->clip(c.loss_fn(), c.tree(at::kFloat), c.batch_as(at::kFloat), 1.0);
+  const at::Tensor after = at::randn({4});
+  at::manual_seed(11);
+  EXPECT_TRUE(after.equal(at::randn({4})));
+}
+
+TEST(BookkeepingEngine, ServesDropout) {
+  at::manual_seed(2);
+  const Case c = cases::perceptron(5);
+  const LossFn loss = [&](const PyTree& p, std::span<const at::Tensor> b) {
+    const Tensors dropped{at::dropout(b[0], 0.5, true), b[1]};
+    return c.loss(p.leaves(), dropped);
+  };
+  const MicrobatchResult result =
+      make_bookkeeping_engine()->clip(loss, c.tree(at::kFloat), c.batch_as(at::kFloat), 1.0);
+  EXPECT_TRUE(result.finite.all().item<bool>());
+}
+
+}  // namespace
+}  // namespace ripieno

@@ -1,0 +1,219 @@
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <ripieno/framework/clipping/engine_choice.hpp>
+#include <ripieno/framework/core/flat.hpp>
+#include <ripieno/framework/distributed/reduce.hpp>
+#include <ripieno/framework/sampling/data_loader.hpp>
+#include <ripieno/framework/sampling/dataset.hpp>
+#include <ripieno/framework/training/collectively.hpp>
+#include <ripieno/framework/training/contract.hpp>
+#include <ripieno/framework/training/step.hpp>
+
+#include "mpi_test.hpp"
+
+namespace ripieno {
+namespace {
+
+using ripieno::testing::world;
+
+PrivacyPlan small_plan(std::int64_t num_examples, double expected_batch, std::int64_t steps) {
+  return PrivacyPlan({.num_examples = num_examples,
+                      .dataset_id = "6f2c7a52-6f3e-4f0e-9b9b-0d3f0f3b7a11",
+                      .expected_batch = expected_batch,
+                      .steps = steps,
+                      .noise_multiplier = 1.0,
+                      .clipping_norm = 1.0,
+                      .delta = 1e-5,
+                      .world_size = world().size(),
+                      .secure_seed = false});
+}
+
+/// A name in the temporary folder that all ranks know and nobody else has; removed with the object.
+class SharedPath {
+ public:
+  explicit SharedPath(const std::string& name) {
+    std::array<std::int64_t, 1> pid{world().rank() == 0 ? ::getpid() : 0};
+    world().allreduce_sum(std::span<std::int64_t>(pid));
+    path_ = std::filesystem::temp_directory_path() / ("ripieno-" + std::to_string(pid[0]) + "-" + name);
+  }
+  ~SharedPath() {
+    if (world().rank() == 0) std::filesystem::remove(path_);
+  }
+  [[nodiscard]] const std::filesystem::path& get() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// Linear regression on made-up data; everything a run needs.
+struct Fixture {
+  static constexpr std::int64_t k_examples = 200, k_features = 5;
+
+  explicit Fixture(const std::string& name, std::int64_t steps = 10)
+      : path(name), plan(small_plan(k_examples, 40, steps)), ledger(world(), path.get(), plan, std::string(32, '0')) {
+    at::manual_seed(0);
+    const at::Tensor x = at::randn({k_examples, k_features});
+    shard = local_shard(std::make_shared<TensorDataset>(x, x.sum(1, true)), world().rank(), world().size());
+  }
+
+  StepParts parts() {
+    return {.communicator = world(),
+            .plan = plan,
+            .ledger = ledger,
+            .loss =
+                [](const PyTree& p, std::span<const at::Tensor> batch) {
+                  return (at::linear(batch[0], p["weight"], p["bias"]) - batch[1]).square().sum(-1);
+                },
+            .engine = make_engine(EngineKind::automatic),
+            .noise = gaussian_noise(plan, ledger, key(1)).first,
+            .optimizer = optim::sgd({.lr = 0.5, .momentum = 0.9})};
+  }
+
+  [[nodiscard]] TrainingState initial(const StepParts& parts) const {
+    const PyTree params{{"weight", at::zeros({1, k_features})}, {"bias", at::zeros({1})}};
+    return {params, parts.optimizer.init(params), {}};
+  }
+
+  [[nodiscard]] DataLoader loader() const { return {shard, PoissonSampler(shard, plan, key(2))}; }
+
+  SharedPath path;
+  PrivacyPlan plan;
+  Ledger ledger;
+  Shard shard;
+};
+
+std::vector<std::byte> bytes(const at::Tensor& tensor) {
+  const auto raw = std::as_bytes(std::span(static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()));
+  return {raw.begin(), raw.end()};
+}
+
+TEST(TrainStep, ParametersAreBitIdenticalOnEveryRankAfterEachStep) {
+  Fixture run("identical");
+  StepParts parts = run.parts();
+  TrainingState state = run.initial(parts);
+  DataLoader loader = run.loader();
+  while (state.step() < run.plan.steps()) {
+    train_step(parts, state, [&] { return loader.next(); });
+    const at::Tensor flat = flatten(state.params);
+    EXPECT_GT(flat.abs().sum().item<double>(), 0);
+    const auto everywhere = world().allgather(bytes(flat));
+    for (const auto& other : everywhere) EXPECT_EQ(other, everywhere.front());
+  }
+}
+
+TEST(TrainStep, StatisticsCountTheGlobalDraw) {
+  Fixture run("statistics");
+  StepParts parts = run.parts();
+  TrainingState state = run.initial(parts);
+  DataLoader loader = run.loader();
+  const PoissonSampler everyone(IdRange{0, Fixture::k_examples},
+                                {.sample_rate = run.plan.sample_rate(), .n_steps = run.plan.steps(), .key = key(2)});
+  for (std::int64_t step = 0; step < run.plan.steps(); ++step) {
+    const PrivateStatistics statistics = train_step(parts, state, [&] { return loader.next(); });
+    EXPECT_EQ(statistics.batch_size, static_cast<std::int64_t>(everyone.ids(step).size()));
+  }
+}
+
+TEST(TrainStep, Invariant_P2_NoNoiseForAStepThatTheLedgerHasNotRecorded) {
+  Fixture run("unrecorded");
+  const auto [noise_fn, state] = gaussian_noise(run.plan, run.ledger, key(1));
+  const Clipped<PyTree> sum(PyTree{{"w", at::zeros({3})}}, 1.0, Extent::global);
+  EXPECT_THROW((void)noise_fn(sum, state), PrivacyError);
+  run.ledger.record(0);
+  const auto [noisy, next] = noise_fn(sum, state);
+  EXPECT_EQ(next.step, 1);
+  EXPECT_THROW((void)noise_fn(sum, next), PrivacyError);
+}
+
+TEST(TrainStep, Invariant_P2_AStepThatCannotBeRecordedAddsNoNoiseAnywhere) {
+  Fixture run("lost", 4);
+  StepParts parts = run.parts();
+  TrainingState state = run.initial(parts);
+  DataLoader loader = run.loader();
+  train_step(parts, state, [&] { return loader.next(); });
+  if (world().rank() == 0) std::filesystem::resize_file(run.path.get(), std::filesystem::file_size(run.path.get()) - 1);
+  world().barrier();
+  const at::Tensor before = flatten(state.params).clone();
+  try {
+    train_step(parts, state, [&] { return loader.next(); });
+    ADD_FAILURE() << "the ledger was cut, and nobody noticed";
+  } catch (const ReportedError& e) {
+    EXPECT_EQ(e.code(), ExitCode::privacy);
+  }
+  EXPECT_EQ(state.step(), 1);
+  EXPECT_TRUE(at::equal(flatten(state.params), before));
+}
+
+TEST(TrainStep, Invariant_P10_AFailureOnOneRankReachesAllAndChangesNothing) {
+  Fixture run("failure");
+  StepParts parts = run.parts();
+  TrainingState state = run.initial(parts);
+  DataLoader loader = run.loader();
+  const int last = world().size() - 1;
+  try {
+    train_step(parts, state, [&]() -> Batch {
+      if (world().rank() == last) throw DataError("shard 3 is gone");
+      return loader.next();
+    });
+    ADD_FAILURE() << "no rank heard of the failure";
+  } catch (const ReportedError& e) {
+    EXPECT_EQ(e.code(), ExitCode::data);
+  }
+  EXPECT_EQ(state.step(), 0);
+  EXPECT_EQ(flatten(state.params).abs().sum().item<double>(), 0);
+}
+
+TEST(TrainStep, DriftOfParametersIsNoticedBeforeNoiseIsAdded) {
+  if (world().size() == 1) {
+    SUCCEED() << "one rank cannot drift";
+    return;
+  }
+  Fixture run("drift");
+  StepParts parts = run.parts();
+  TrainingState state = run.initial(parts);
+  DataLoader loader = run.loader();
+  if (world().rank() == 1) state.params["bias"].tensor().fill_(1e-7F);
+  try {
+    train_step(parts, state, [&] { return loader.next(); });
+    ADD_FAILURE() << "drift went unnoticed";
+  } catch (const ReportedError& e) {
+    EXPECT_EQ(e.code(), ExitCode::communication);
+  }
+  EXPECT_EQ(state.step(), 0);
+}
+
+TEST(TrainStep, NoiseOnASumOfZeroGradientsHasTheStandardDeviationOfThePlanForAnyWorldSize) {
+  SharedPath path("noise");
+  const PrivacyPlan plan = small_plan(1000, 10, 1);
+  Ledger ledger(world(), path.get(), plan, std::string(32, '0'));
+  constexpr std::int64_t k_values = 1'000'000;
+  const Clipped<PyTree> local(PyTree{{"w", at::zeros({k_values})}}, plan.clipping_norm(), Extent::local);
+  ledger.record(0);
+  const auto [noise_fn, state] = gaussian_noise(plan, ledger, key(1));
+  const Noised<PyTree> noisy = noise_fn(sum_gradients(local, world()), state).first;
+  const at::Tensor values = noisy.tree()["w"].tensor().to(at::kDouble);
+  const double expected = 1 + plan.rho();
+  EXPECT_DOUBLE_EQ(noisy.noise_stddev().value(), expected);
+  EXPECT_NEAR(values.std().item<double>(), expected, 0.01);
+  EXPECT_NEAR(values.mean().item<double>(), 0, 0.005);
+  const auto everywhere = world().allgather(bytes(noisy.tree()["w"].tensor()));
+  for (const auto& other : everywhere) EXPECT_TRUE(other == everywhere.front());
+}
+
+TEST(Ledger, Invariant_P12_RanksWithDifferentPlansAreRefused) {
+  SharedPath path("plans");
+  const PrivacyPlan plan = small_plan(world().rank() == world().size() - 1 ? 1000 : 2000, 10, 1);
+  if (world().size() == 1) {
+    EXPECT_NO_THROW(Ledger(world(), path.get(), plan, std::string(32, '0')));
+    return;
+  }
+  EXPECT_THROW(Ledger(world(), path.get(), plan, std::string(32, '0')), ReportedError);
+  EXPECT_FALSE(std::filesystem::exists(path.get()));
+}
+
+}  // namespace
+}  // namespace ripieno

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string>
+
+namespace ripieno::testing {
+
+struct CommandResult {
+  int exit_code;       ///< 128 + signal for a command that a signal ended
+  double seconds;      ///< wall time
+  std::string output;  ///< stdout and stderr together
+};
+
+/// Runs a shell command to its end.
+[[nodiscard]] CommandResult run_command(const std::string& command);
+/// Runs a test program under mpiexec on `ranks` ranks: name of the program below the build's test folder, and
+/// arguments.
+[[nodiscard]] CommandResult run_on_ranks(int ranks, const std::string& program);
+/// Path of a program in the build's test folder.
+[[nodiscard]] std::string test_program(const std::string& name);
+
+/// How often `part` occurs in `text`.
+[[nodiscard]] int count(const std::string& text, const std::string& part);
+
+}  // namespace ripieno::testing
