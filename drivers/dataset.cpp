@@ -53,13 +53,6 @@ io::ImportProgress import_progress(ProgressLine& line) {
   };
 }
 
-/// Options without which the command makes no sense: what their variables hold at first is no default.
-void hide_defaults(cli::Group& group, std::initializer_list<std::string_view> names) {
-  for (cli::Option& option : group.options()) {
-    if (std::find(names.begin(), names.end(), option.name) != names.end()) option.defaults.clear();
-  }
-}
-
 int run_import_fashion_mnist(std::span<const std::string> arguments) {
   io::FashionMnistImport import;
   cli::Options options("ripieno-dataset import fashion-mnist",
@@ -67,11 +60,11 @@ int run_import_fashion_mnist(std::span<const std::string> arguments) {
                        dependencies());
   cli::Group& group = options.group("import");
   group.add("from", import.from, "DIR", "folder of the four IDX files, compressed or not")
+      .required()
       .add("out", import.out, "DIR", "folder to write to; nothing in it is overwritten")
+      .required()
       .add("shards", import.num_shards, "N", "files that each split is cut into");
-  hide_defaults(group, {"from", "out"});
   if (!options.parse(arguments)) return 0;
-  options.require({"from", "out"});
   ProgressLine line("importing");
   const std::vector<fs::path> manifests = io::import_fashion_mnist(import, import_progress(line));
   for (const fs::path& manifest : manifests) log::info("wrote " + manifest.string());
@@ -85,16 +78,18 @@ int run_import_idx(std::span<const std::string> arguments) {
                        dependencies());
   cli::Group& group = options.group("import");
   group.add("images", import.images, "FILE", "IDX file of examples: u8, i8, i32 or f32 of any shape")
+      .required()
       .add("labels", import.labels, "FILE", "IDX file of one integer an example")
+      .required()
       .add("out", import.out, "DIR", "folder to write to; nothing in it is overwritten")
+      .required()
       .add("name", import.spec.name, "NAME", "name of the dataset and of its files")
+      .required()
       .add("split", import.spec.split, "NAME", "which part of the data this is")
       .add("classes", import.spec.num_classes, "N", "number of classes; 0: one more than the largest label")
       .add("shards", import.spec.num_shards, "N", "files that the dataset is cut into")
       .add_choice("privacy-unit", unit, {"example", "user", "public"}, "what the guarantee protects; public: nothing");
-  hide_defaults(group, {"images", "labels", "out", "name"});
   if (!options.parse(arguments)) return 0;
-  options.require({"images", "labels", "out", "name"});
   import.spec.privacy_unit = io::parse_privacy_unit(unit);
   ProgressLine line("importing");
   log::info("wrote " + io::import_idx(import, import_progress(line)).string());

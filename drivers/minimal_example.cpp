@@ -27,8 +27,8 @@ int main(int argc, char** argv) {
       loss_fn, {.clipping_norm = 1.0, .batch_argnums = {1, 2}, .normalize_by = static_cast<double>(batch_size)});
   auto [noise_fn, noise_state] = gaussian_noise({.noise_multiplier = 1.1, .key = noise_key});
   auto shard = local_shard(dataset, runtime.rank(), runtime.world_size());
-  PoissonSampler sampler(
-      shard, {.sample_rate = double(batch_size) / num_examples, .n_steps = 400, .key = sampling_key});
+  PoissonSampler sampler(shard,
+                         {.sample_rate = double(batch_size) / num_examples, .n_steps = 400, .key = sampling_key});
   auto optimizer = optim::sgd({.lr = 0.2});
   auto opt_state = optimizer.init(params);
 

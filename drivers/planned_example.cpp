@@ -1,5 +1,5 @@
-// The recommended training loop: one PrivacyPlan is the contract that sampler, clipper, noiser and ledger read, and no noise
-// is added to a step that the ledger has not recorded. Run it with any number of ranks:
+// The recommended training loop: one PrivacyPlan is the contract that sampler, clipper, noiser and ledger read, and no
+// noise is added to a step that the ledger has not recorded. Run it with any number of ranks:
 //   mpiexec -n 2 planned_example LEDGER
 //   ripieno-privacy analyze LEDGER --delta 1e-5
 #include <ATen/ATen.h>

@@ -68,11 +68,10 @@ bool parse_setting(const std::string& command, const std::string& summary, std::
   cli::Group& group = options.group("setting");
   for (const char* name : names) {
     add_option(group, setting, name);
-    group.options().back().defaults.clear();  // required: the initial zero is no default
+    group.required();
   }
   options.group("output").add("json", setting.json, "", "print JSON");
   if (!options.parse(arguments)) return false;
-  options.require(names);
   setting.check_steps();
   return true;
 }

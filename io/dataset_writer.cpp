@@ -6,7 +6,7 @@
 #include <ripieno/accounting/base/log.hpp>
 #include <ripieno/io/dataset_writer.hpp>
 #include <ripieno/io/manifest.hpp>
-#include <ripieno/io/shard_writer.hpp>
+#include <ripieno/io/shard_writer_internal.hpp>
 #include <ripieno/io/uuid.hpp>
 #include <ripieno/io/value_checks.hpp>
 

@@ -1,6 +1,6 @@
 #include <algorithm>
 #include <ripieno/accounting/base/error.hpp>
-#include <ripieno/io/hdf5_attributes.hpp>
+#include <ripieno/io/hdf5_attributes_internal.hpp>
 
 namespace ripieno::io::hdf5 {
 namespace {

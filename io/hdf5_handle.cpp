@@ -1,4 +1,4 @@
-#include <ripieno/io/hdf5_handle.hpp>
+#include <ripieno/io/hdf5_handle_internal.hpp>
 
 namespace ripieno::io::hdf5 {
 namespace {

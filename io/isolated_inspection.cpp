@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/time.h>
@@ -12,7 +13,7 @@
 #include <optional>
 #include <ripieno/accounting/base/error.hpp>
 #include <ripieno/accounting/base/json.hpp>
-#include <ripieno/io/hdf5_handle.hpp>
+#include <ripieno/io/hdf5_handle_internal.hpp>
 #include <ripieno/io/isolated_inspection.hpp>
 #include <system_error>
 
@@ -23,6 +24,9 @@ namespace fs = std::filesystem;
 
 // Of one file's metadata, which take a millisecond. Processor time: a file system that is slow does not count.
 constexpr int k_cpu_limit_s = 3;
+// Without a word from a child that uses no processor time: its file system stalls, or the fork caught another thread
+// inside an allocator that does not expect forks (glibc's does), and it waits for that thread for ever.
+constexpr int k_patience_ms = 10000;
 
 // ---- a ShardInfo on its way through the pipe
 
@@ -152,25 +156,30 @@ void limit_this_process() {
 
 // ---- the parent
 
-// False at the end of the pipe.
-bool read_all(int fd, void* data, std::size_t size) {
+enum class Answer { complete, ended, silent };
+
+Answer read_all(int fd, void* data, std::size_t size) {
   char* bytes = static_cast<char*>(data);
   while (size > 0) {
-    const ssize_t got = ::read(fd, bytes, size);
+    pollfd readable{.fd = fd, .events = POLLIN, .revents = 0};
+    const int ready = ::poll(&readable, 1, k_patience_ms);
+    if (ready == 0) return Answer::silent;
+    const ssize_t got = ready < 0 ? -1 : ::read(fd, bytes, size);
     if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return false;
+    if (got <= 0) return Answer::ended;
     bytes += got;
     size -= static_cast<std::size_t>(got);
   }
-  return true;
+  return Answer::complete;
 }
 
-std::optional<Json> receive(int fd) {
+Answer receive(int fd, Json& message) {
   std::uint64_t size = 0;
-  if (!read_all(fd, &size, sizeof size)) return std::nullopt;
+  if (const Answer answer = read_all(fd, &size, sizeof size); answer != Answer::complete) return answer;
   std::vector<std::uint8_t> bytes(size);
-  if (!read_all(fd, bytes.data(), bytes.size())) return std::nullopt;
-  return Json::from_cbor(bytes);
+  const Answer answer = read_all(fd, bytes.data(), bytes.size());
+  if (answer == Answer::complete) message = Json::from_cbor(bytes);
+  return answer;
 }
 
 class Child {
@@ -189,7 +198,9 @@ class Child {
     serve(paths, write_end.get());
   }
   ~Child() {
-    if (pid_ > 0) static_cast<void>(wait());
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    static_cast<void>(wait());
   }
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
@@ -221,11 +232,15 @@ std::vector<ShardInfo> inspect_isolated(std::span<const fs::path> paths) {
   std::vector<ShardInfo> shards;
   Child child(paths);
   for (const fs::path& path : paths) {
-    const std::optional<Json> message = receive(child.pipe());
-    if (!message) throw_died(path, child.wait());
-    if (message->contains("error")) throw DataError(message->at("error").get<std::string>());
-    shards.push_back(decode(message->at("shard"), path));
+    Json message;
+    const Answer answer = receive(child.pipe(), message);
+    if (answer == Answer::silent) break;
+    if (answer == Answer::ended) throw_died(path, child.wait());
+    if (message.contains("error")) throw DataError(message.at("error").get<std::string>());
+    shards.push_back(decode(message.at("shard"), path));
   }
+  // What a silent child has left to do is done here.
+  for (const fs::path& path : paths.subspan(shards.size())) shards.push_back(inspect_shard(path));
   return shards;
 }
 

@@ -5,10 +5,10 @@
 #include <ripieno/accounting/base/error.hpp>
 #include <ripieno/accounting/base/sha256.hpp>
 #include <ripieno/accounting/base/text.hpp>
-#include <ripieno/io/hdf5_attributes.hpp>
-#include <ripieno/io/hdf5_handle.hpp>
+#include <ripieno/io/hdf5_attributes_internal.hpp>
+#include <ripieno/io/hdf5_handle_internal.hpp>
 #include <ripieno/io/shard_info.hpp>
-#include <ripieno/io/stored_array.hpp>
+#include <ripieno/io/stored_array_internal.hpp>
 #include <string_view>
 
 namespace ripieno::io {

@@ -3,8 +3,8 @@
 #include <bit>
 #include <ripieno/accounting/base/error.hpp>
 #include <ripieno/accounting/base/text.hpp>
-#include <ripieno/io/hdf5_attributes.hpp>
-#include <ripieno/io/shard_writer.hpp>
+#include <ripieno/io/hdf5_attributes_internal.hpp>
+#include <ripieno/io/shard_writer_internal.hpp>
 #include <ripieno/io/uuid.hpp>
 
 namespace ripieno::io {

@@ -1,7 +1,7 @@
 #include <array>
 #include <limits>
 #include <ripieno/accounting/base/error.hpp>
-#include <ripieno/io/stored_array.hpp>
+#include <ripieno/io/stored_array_internal.hpp>
 #include <utility>
 
 namespace ripieno::io {

@@ -4,8 +4,8 @@
 #include <numeric>
 #include <ripieno/accounting/base/error.hpp>
 #include <ripieno/io/file.hpp>
-#include <ripieno/io/hdf5_attributes.hpp>
-#include <ripieno/io/hdf5_handle.hpp>
+#include <ripieno/io/hdf5_attributes_internal.hpp>
+#include <ripieno/io/hdf5_handle_internal.hpp>
 #include <ripieno/io/tensor_file.hpp>
 
 namespace ripieno::io {

@@ -56,6 +56,7 @@ std::string help_entry(const Option& option) {
   const std::string left = shorthand + "--" + option.name + (has_value ? " " + option.value_name : "");
   std::string help = option.help;
   if (option.value.is_list) help += " (may be repeated)";
+  if (option.required) help += " (required)";
   if (has_value && !option.defaults.empty()) help += " (default: " + join(option.defaults) + ")";
   return help_entry(left, help);
 }
@@ -78,6 +79,12 @@ Group& Group::add_value(std::string name, Value value, std::string value_name, s
   option.help = std::move(help);
   option.value = std::move(value);
   option.defaults = option.value.texts();
+  return *this;
+}
+
+Group& Group::required() {
+  options_.back().required = true;
+  options_.back().defaults.clear();
   return *this;
 }
 
@@ -123,6 +130,7 @@ bool Options::parse(std::span<const std::string> arguments) {
     std::cout << dump();
     return false;
   }
+  check_required();
   if (positional_ != nullptr && positional_->size() < least_positional_) {
     throw UsageError(positional_name_ + " is missing", {}, "see --help");
   }
@@ -247,9 +255,11 @@ bool Options::given(const std::string& name) const {
   return option->given;
 }
 
-void Options::require(std::initializer_list<const char*> names) const {
-  for (const char* name : names) {
-    if (!given(name)) throw UsageError("--" + std::string(name) + " is missing", {}, "see --help");
+void Options::check_required() const {
+  for (const Group& group : groups_) {
+    for (const Option& option : group.options()) {
+      if (option.required && !option.given) throw UsageError("--" + option.name + " is missing", {}, "see --help");
+    }
   }
 }
 

@@ -16,7 +16,8 @@ struct Option {
   std::string value_name;  ///< "PATH", "N"; unused for flags
   std::string help;
   Value value;
-  bool given = false;                 ///< on the command line or in the configuration file
+  bool given = false;  ///< on the command line or in the configuration file
+  bool required = false;
   std::vector<std::string> defaults;  ///< texts before parsing
 };
 
@@ -33,6 +34,8 @@ class Group {
   }
   Group& add_choice(std::string name, std::string& target, std::vector<std::string> choices, std::string help);
   Group& add_value(std::string name, Value value, std::string value_name, std::string help);
+  /// The option added last has no default and must be given: `.add("out", ...).required()`.
+  Group& required();
 
   [[nodiscard]] const std::string& title() const noexcept { return title_; }
   [[nodiscard]] std::deque<Option>& options() noexcept { return options_; }
@@ -62,8 +65,6 @@ class Options {
 
   /// Whether the option was given. UsageError if there is no such option.
   [[nodiscard]] bool given(const std::string& name) const;
-  /// UsageError, naming the option, for the first of `names` that was not given.
-  void require(std::initializer_list<const char*> names) const;
 
   /// What --help prints.
   [[nodiscard]] std::string help() const;
@@ -81,6 +82,7 @@ class Options {
   [[nodiscard]] std::vector<Given> split(std::span<const std::string> arguments) const;
   void apply_command_line(std::span<const std::string> arguments);
   void apply_config();
+  void check_required() const;
   [[nodiscard]] Option* find(const std::string& name);
   [[nodiscard]] const Option* find(const std::string& name) const;
   [[nodiscard]] std::vector<std::string> names() const;

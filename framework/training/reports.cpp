@@ -88,7 +88,8 @@ void RunReports::finish(const PyTree& params, const RunInputs& inputs, const std
 }
 
 void log_start(const Runtime& runtime, const PrivacyPlan& plan, const Model& model) {
-  log::info(describe_hosts(runtime.host_table()) + ", " + std::to_string(at::get_num_threads()) + " threads each");
+  log::info(describe_hosts(runtime.host_table()) + ", " + std::to_string(at::get_num_threads()) +
+            (at::get_num_threads() == 1 ? " thread each" : " threads each"));
   log::info("model " + model.name + " of " + std::to_string(model.params.numel()) + " parameters; " +
             std::to_string(plan.num_examples()) + " examples at sample rate " + format_double(plan.sample_rate()));
   log::info("noise multiplier " + format_double(plan.noise_multiplier()) + ", clipping norm " +

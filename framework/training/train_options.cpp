@@ -18,6 +18,7 @@ std::vector<std::string> dependencies() {
 void add_data(cli::Options& options, TrainConfig& config) {
   options.group("data")
       .add("data", config.data, "PATH", "training set: its manifest, or the folder that holds it")
+      .required()
       .add("eval-data", config.eval_data, "PATH", "evaluation set")
       .add("eval-is-public", config.eval_is_public, "", "publish accuracy on an evaluation set not marked public")
       .add_choice("verify", config.verify, {"auto", "open", "full"}, "how much of the data is read before training");
@@ -26,24 +27,30 @@ void add_data(cli::Options& options, TrainConfig& config) {
 void add_model(cli::Options& options, TrainConfig& config, std::vector<std::string>& arguments) {
   options.group("model")
       .add("model", config.model, "NAME", "ready model: linear, mlp, tanh-cnn")
-      .add("model-arg", arguments, "KEY=VALUE", "an argument of the model; may be given several times");
+      .add("model-arg", arguments, "KEY=VALUE", "an argument of the model");
 }
 
 void add_privacy(cli::Options& options, TrainConfig& config) {
   options.group("privacy")
-      .add("expected-batch", config.expected_batch, "B", "expected examples in a batch; the sample rate is B over their number")
+      .add("expected-batch", config.expected_batch, "B",
+           "expected examples in a batch; the sample rate is B over their number")
+      .required()
       .add("epochs", config.epochs, "E", "passes over the data, in expectation")
       .add("steps", config.steps, "T", "number of steps")
       .add("noise-multiplier", config.noise_multiplier, "Z", "standard deviation of the noise over the clipping norm")
       .add("target-epsilon", config.target_epsilon, "EPS", "calibrate the noise multiplier to this epsilon")
       .add("delta", config.delta, "D", "delta of (epsilon, delta); well below one over the number of examples")
+      .required()
       .add("clipping-norm", config.clipping_norm, "C", "bound on the L2 norm of one example's gradient")
-      .add("insecure-seed", config.insecure_seed, "N", "for tests: fixes draws and noise, so that the run is NOT PRIVATE");
+      .required()
+      .add("insecure-seed", config.insecure_seed, "N",
+           "for tests: fixes draws and noise, so that the run is NOT PRIVATE");
 }
 
 void add_training(cli::Options& options, TrainConfig& config) {
   options.group("optimizer")
       .add("lr", config.lr, "LR", "learning rate, on the mean gradient")
+      .required()
       .add("momentum", config.momentum, "M", "momentum of SGD")
       .add("weight-decay", config.weight_decay, "W", "L2 penalty")
       .add("seed", config.seed, "N", "of the initial parameters; public");
@@ -55,7 +62,9 @@ void add_training(cli::Options& options, TrainConfig& config) {
       .add("allow-singleton", config.allow_singleton, "", "run as one process where the launcher started several");
   options.group("run")
       .add("out", config.out, "DIR", "folder for the ledger, metrics, result and model")
-      .add("operator-log", config.operator_log, "", "write operator.jsonl (mode 0600), which depends on private records");
+      .required()
+      .add("operator-log", config.operator_log, "",
+           "write operator.jsonl (mode 0600), which depends on private records");
 }
 
 std::map<std::string, std::string> key_values(const std::vector<std::string>& arguments) {
@@ -75,7 +84,8 @@ std::map<std::string, std::string> key_values(const std::vector<std::string>& ar
 }  // namespace
 
 bool parse_train_options(std::span<const std::string> arguments, TrainConfig& config) {
-  cli::Options options("ripieno-train", "Trains a model under differential privacy on sharded data, on any number of MPI ranks.",
+  cli::Options options("ripieno-train",
+                       "Trains a model under differential privacy on sharded data, on any number of MPI ranks.",
                        dependencies());
   std::vector<std::string> model_arguments;
   add_data(options, config);
@@ -83,7 +93,6 @@ bool parse_train_options(std::span<const std::string> arguments, TrainConfig& co
   add_privacy(options, config);
   add_training(options, config);
   if (!options.parse(arguments)) return false;
-  options.require({"data", "expected-batch", "delta", "clipping-norm", "lr", "out"});
   config.model_args = key_values(model_arguments);
   config.quiet = options.given("quiet");
   return true;

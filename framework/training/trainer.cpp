@@ -11,8 +11,8 @@
 #include <ripieno/framework/sampling/data_loader.hpp>
 #include <ripieno/framework/sampling/poisson.hpp>
 #include <ripieno/framework/sampling/shard_dataset.hpp>
-#include <ripieno/framework/training/contract.hpp>
 #include <ripieno/framework/training/collectively.hpp>
+#include <ripieno/framework/training/contract.hpp>
 #include <ripieno/framework/training/evaluate.hpp>
 #include <ripieno/framework/training/inputs.hpp>
 #include <ripieno/framework/training/progress.hpp>

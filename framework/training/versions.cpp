@@ -9,8 +9,8 @@
 namespace ripieno {
 
 Json versions() {
-  return {{"ripieno", k_version}, {"build", k_build_type},       {"compiler", k_compiler},
-          {"torch", TORCH_VERSION}, {"mpi", mpi_version()}, {"hdf5", io::hdf5_version()}};
+  return {{"ripieno", k_version},   {"build", k_build_type}, {"compiler", k_compiler},
+          {"torch", TORCH_VERSION}, {"mpi", mpi_version()},  {"hdf5", io::hdf5_version()}};
 }
 
 }  // namespace ripieno

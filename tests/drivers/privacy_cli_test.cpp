@@ -159,11 +159,20 @@ TEST(Options, HelpVersionAndDumpEndTheProgram) {
   }
 }
 
-TEST(Options, RequireNamesWhatIsMissing) {
+TEST(Options, ARequiredOptionThatIsMissingIsNamed) {
   Example example;
-  EXPECT_TRUE(example.parse({"--lr", "1"}));
-  EXPECT_NO_THROW(example.options.require({"lr"}));
-  EXPECT_THROW(example.options.require({"lr", "data"}), UsageError);
+  std::string name;
+  example.options.group("extra").add("name", name, "NAME", "of the run").required();
+  EXPECT_THAT(example.options.help(), HasSubstr("of the run (required)"));
+  EXPECT_TRUE(example.parse({"--name", "a"}));
+  Example without;
+  without.options.group("extra").add("name", name, "NAME", "of the run").required();
+  try {
+    (void)without.parse({"--lr", "1"});
+    ADD_FAILURE() << "a required option was missing";
+  } catch (const UsageError& e) {
+    EXPECT_THAT(e.what(), HasSubstr("--name"));
+  }
 }
 
 TEST(Program, TurnsErrorsIntoOneLineAndTheirCode) {

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <ripieno/accounting/base/sha256.hpp>
 #include <ripieno/io/dataset_writer.hpp>
-#include <ripieno/io/hdf5_handle.hpp>
+#include <ripieno/io/hdf5_handle_internal.hpp>
 #include <ripieno/io/manifest.hpp>
 #include <span>
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 #include <optional>
-#include <ripieno/io/hdf5_handle.hpp>
+#include <ripieno/io/hdf5_handle_internal.hpp>
 #include <span>
 #include <string>
 #include <string_view>

@@ -1,7 +1,7 @@
 #pragma once
 // Internal to io: includes hdf5.h.
 
-#include <ripieno/io/hdf5_handle.hpp>
+#include <ripieno/io/hdf5_handle_internal.hpp>
 #include <ripieno/io/shard_info.hpp>
 #include <string>
 
