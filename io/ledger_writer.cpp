@@ -151,6 +151,7 @@ class LedgerWriter::Impl {
     }
     work_.notify_one();
     thread_.join();
+    if (failure_ && !told_) log_failure();
   }
 
   void begin(std::int64_t step) {
@@ -202,7 +203,19 @@ class LedgerWriter::Impl {
 
  private:
   void rethrow_failure() const {
-    if (failure_) std::rethrow_exception(failure_);
+    if (!failure_) return;
+    told_ = true;
+    std::rethrow_exception(failure_);
+  }
+
+  void log_failure() const noexcept {
+    try {
+      std::rethrow_exception(failure_);
+    } catch (const std::exception& e) {
+      log::error(e.what());
+    } catch (...) {
+      log::error("the ledger's writer failed");
+    }
   }
 
   void run() {
@@ -226,8 +239,7 @@ class LedgerWriter::Impl {
     std::exception_ptr failure;
     try {
       file_.append(ledger::seal_line(text, head));
-    } catch (const std::exception& e) {
-      log::error(e.what());
+    } catch (...) {
       failure = std::current_exception();
     }
     lock.lock();
@@ -251,6 +263,7 @@ class LedgerWriter::Impl {
   std::int64_t length_;
   bool closing_ = false;
   std::exception_ptr failure_;
+  mutable bool told_ = false;  // a caller has had the failure
   mutable std::mutex mutex_;
   std::condition_variable work_;
   mutable std::condition_variable done_;

@@ -1,8 +1,15 @@
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <bit>
+#include <cerrno>
+#include <cstring>
 #include <functional>
 #include <numeric>
 #include <ripieno/accounting/base/error.hpp>
+#include <ripieno/accounting/base/sha256.hpp>
+#include <ripieno/accounting/base/text.hpp>
 #include <ripieno/io/file.hpp>
 #include <ripieno/io/hdf5_attributes_internal.hpp>
 #include <ripieno/io/hdf5_handle_internal.hpp>
@@ -12,6 +19,36 @@ namespace ripieno::io {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "elements are written as they lie in memory");
+
+constexpr const char* k_checksum = "sha256";
+
+/// Over everything in the file, in the order of names, with lengths, so that no two contents feed the same bytes.
+class Checksum {
+ public:
+  void add(const TextAttributes& attributes) {
+    for (const auto& [name, value] : attributes) add_text(name), add_text(value);
+  }
+  void add(const std::string& name, std::span<const std::int64_t> shape, std::span<const float> values) {
+    add_text(name);
+    add_bytes(std::as_bytes(shape));
+    add_bytes(std::as_bytes(values));
+  }
+  [[nodiscard]] std::string finish() { return to_hex(hash_.finish()); }
+
+ private:
+  void add_text(const std::string& text) { add_bytes(std::as_bytes(std::span(text))); }
+  void add_bytes(std::span<const std::byte> bytes) {
+    const std::uint64_t size = bytes.size();
+    hash_.update({reinterpret_cast<const std::uint8_t*>(&size), sizeof size});
+    hash_.update({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});
+  }
+
+  Sha256 hash_;
+};
+
+[[noreturn]] void fail(const std::string& what) {
+  throw DataError(what, hdf5::last_error(), "copy the file again, or use an older one");
+}
 
 void write_tensor(hid_t file, const NamedTensor& tensor, const std::filesystem::path& path) {
   const auto numel = std::reduce(tensor.shape.begin(), tensor.shape.end(), std::int64_t{1}, std::multiplies<>());
@@ -28,73 +65,135 @@ void write_tensor(hid_t file, const NamedTensor& tensor, const std::filesystem::
   const hdf5::Dataset dataset(
       H5Dcreate2(file, tensor.name.c_str(), type.get(), space.get(), H5P_DEFAULT, creation.get(), H5P_DEFAULT));
   if (!dataset || H5Dwrite(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, tensor.values.data()) < 0) {
-    throw DataError("cannot write " + path.string(), hdf5::last_error());
+    throw DataError("cannot write " + path.string(), hdf5::last_error(), "free disk space");
   }
 }
 
-StoredTensor read_tensor(hid_t file, const std::string& name, std::uintmax_t file_bytes, const std::string& where) {
+/// HDF5 would create the file for everyone; it keeps the mode of one that is there.
+void create_empty(const std::filesystem::path& path, Readers readers) {
+  const UniqueFd fd(
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, readers == Readers::everyone ? 0666 : 0600));
+  if (fd.get() < 0) throw DataError("cannot write " + path.string(), std::strerror(errno));
+}
+
+void write_contents(const std::filesystem::path& path, const TextAttributes& attributes,
+                    std::span<const NamedTensor> tensors, const std::string& checksum) {
+  const hdf5::Session session;
+  const hdf5::Properties access = hdf5::file_access();
+  const hdf5::Properties creation(H5Pcreate(H5P_FILE_CREATE));
+  H5Pset_obj_track_times(creation.get(), false);
+  hdf5::File file(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()));
+  if (!file) throw DataError("cannot write " + path.string(), hdf5::last_error());
+  for (const auto& [name, value] : attributes) hdf5::write_attribute(file.get(), name.c_str(), value);
+  hdf5::write_attribute(file.get(), k_checksum, checksum);
+  for (const NamedTensor& tensor : tensors) write_tensor(file.get(), tensor, path);
+  if (!file.reset()) throw DataError("cannot write " + path.string(), hdf5::last_error());
+}
+
+StoredTensor read_tensor(hid_t file, const std::string& name, std::int64_t file_bytes, const std::string& where) {
   const hdf5::Dataset dataset(H5Dopen2(file, name.c_str(), H5P_DEFAULT));
   const hdf5::Type type(dataset ? H5Dget_type(dataset.get()) : H5I_INVALID_HID);
   if (!type || H5Tequal(type.get(), hdf5::stored_type(DType::f32).get()) <= 0) {
-    throw DataError(where + ": /" + name + " is not a float32 dataset", hdf5::last_error());
+    fail(where + ": /" + name + " is not a float32 dataset");
   }
   const hdf5::Space space(H5Dget_space(dataset.get()));
   std::vector<hsize_t> dims(static_cast<std::size_t>(std::max(0, H5Sget_simple_extent_ndims(space.get()))));
   H5Sget_simple_extent_dims(space.get(), dims.data(), nullptr);
   const hssize_t numel = H5Sget_simple_extent_npoints(space.get());
   // A claimed size is believed only as far as the file could hold it.
-  if (numel < 0 || static_cast<std::uintmax_t>(numel) > file_bytes / sizeof(float)) {
+  if (numel < 0 || numel > file_bytes / static_cast<std::int64_t>(sizeof(float))) {
     throw DataError(where + ": /" + name + " claims more values than the file holds");
   }
   StoredTensor tensor{.shape = {dims.begin(), dims.end()},
                       .values = std::vector<float>(static_cast<std::size_t>(numel))};
   if (H5Dread(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, tensor.values.data()) < 0) {
-    throw DataError(where + ": cannot read /" + name, hdf5::last_error());
+    fail(where + ": cannot read /" + name);
   }
   return tensor;
 }
 
-}  // namespace
+/// `get(buffer, size)` as HDF5's functions that return names: their length, and the text when there is room.
+template <class Get>
+std::string name_from(Get get, const std::string& where) {
+  const ssize_t length = get(nullptr, std::size_t{0});
+  if (length < 0) fail("cannot read " + where);
+  std::string name(static_cast<std::size_t>(length), '\0');
+  get(name.data(), name.size() + 1);
+  return name;
+}
 
-std::map<std::string, StoredTensor> read_tensor_file(const std::filesystem::path& path) {
-  const OpenFile opened = open_regular_file(path);
-  const hdf5::Session session;
-  const hdf5::Properties access = hdf5::file_access();
-  const hdf5::File file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()));
-  if (!file) throw DataError("cannot read " + path.string(), hdf5::last_error());
+TextAttributes read_attributes(hid_t file, const std::string& where) {
+  H5O_info_t info;
+  if (H5Oget_info(file, &info) < 0) fail("cannot read " + where);
+  const hdf5::AttributeReader reader(file, where);
+  TextAttributes attributes;
+  for (hsize_t i = 0; i < info.num_attrs; ++i) {
+    const std::string name = name_from(
+        [&](char* buffer, std::size_t size) {
+          return H5Aget_name_by_idx(file, ".", H5_INDEX_NAME, H5_ITER_INC, i, buffer, size, H5P_DEFAULT);
+        },
+        where);
+    attributes[name] = reader.required_text(name.c_str());
+  }
+  return attributes;
+}
+
+std::map<std::string, StoredTensor> read_tensors(hid_t file, std::int64_t file_bytes, const std::string& where) {
   H5G_info_t root;
-  if (H5Gget_info(file.get(), &root) < 0) throw DataError("cannot read " + path.string(), hdf5::last_error());
+  if (H5Gget_info(file, &root) < 0) fail("cannot read " + where);
   std::map<std::string, StoredTensor> tensors;
   for (hsize_t i = 0; i < root.nlinks; ++i) {
-    const auto link_name = [&](char* buffer, std::size_t size) {
-      return H5Lget_name_by_idx(file.get(), ".", H5_INDEX_NAME, H5_ITER_INC, i, buffer, size, H5P_DEFAULT);
-    };
-    const ssize_t length = link_name(nullptr, 0);
-    if (length < 0) throw DataError("cannot read " + path.string(), hdf5::last_error());
-    std::string name(static_cast<std::size_t>(length), '\0');
-    link_name(name.data(), name.size() + 1);
-    tensors[name] = read_tensor(file.get(), name, static_cast<std::uintmax_t>(opened.identity.bytes), path.string());
+    const std::string name = name_from(
+        [&](char* buffer, std::size_t size) {
+          return H5Lget_name_by_idx(file, ".", H5_INDEX_NAME, H5_ITER_INC, i, buffer, size, H5P_DEFAULT);
+        },
+        where);
+    tensors[name] = read_tensor(file, name, file_bytes, where);
   }
   return tensors;
 }
 
-void write_tensor_file(const std::filesystem::path& path,
-                       std::span<const std::pair<std::string, std::string>> attributes,
-                       std::span<const NamedTensor> tensors) {
+}  // namespace
+
+void write_tensor_file(const std::filesystem::path& path, const TextAttributes& attributes,
+                       std::span<const NamedTensor> tensors, Readers readers) {
+  if (attributes.contains(k_checksum)) throw UsageError("an attribute is called sha256", "that is the checksum's name");
+  std::map<std::string, const NamedTensor*> sorted;
+  for (const NamedTensor& tensor : tensors) sorted[tensor.name] = &tensor;
+  Checksum checksum;
+  checksum.add(attributes);
+  for (const auto& [name, tensor] : sorted) checksum.add(name, tensor->shape, tensor->values);
+
   const std::filesystem::path temporary = path.string() + ".tmp";
-  {
-    const hdf5::Session session;
-    const hdf5::Properties access = hdf5::file_access();
-    const hdf5::Properties creation(H5Pcreate(H5P_FILE_CREATE));
-    H5Pset_obj_track_times(creation.get(), false);
-    hdf5::File file(H5Fcreate(temporary.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()));
-    if (!file) throw DataError("cannot write " + temporary.string(), hdf5::last_error());
-    for (const auto& [name, value] : attributes) hdf5::write_attribute(file.get(), name.c_str(), value);
-    for (const NamedTensor& tensor : tensors) write_tensor(file.get(), tensor, temporary);
-    if (!file.reset()) throw DataError("cannot write " + temporary.string(), hdf5::last_error());
+  ::unlink(temporary.c_str());  // of a writer that was killed
+  create_empty(temporary, readers);
+  try {
+    write_contents(temporary, attributes, tensors, checksum.finish());
+    sync_to_disk(temporary);
+    publish(temporary, path);
+  } catch (...) {
+    ::unlink(temporary.c_str());
+    throw;
   }
-  sync_to_disk(temporary);
-  publish(temporary, path);
+  sync_to_disk(path.has_parent_path() ? path.parent_path() : ".");
+}
+
+TensorFile read_tensor_file(const std::filesystem::path& path) {
+  const OpenFile opened = open_regular_file(path);
+  const hdf5::Session session;
+  const hdf5::Properties access = hdf5::file_access();
+  const hdf5::File file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()));
+  if (!file) fail("cannot read " + path.string());
+  TensorFile contents{.attributes = read_attributes(file.get(), path.string()),
+                      .tensors = read_tensors(file.get(), opened.identity.bytes, path.string())};
+  const auto stated = contents.attributes.extract(k_checksum);
+  Checksum checksum;
+  checksum.add(contents.attributes);
+  for (const auto& [name, tensor] : contents.tensors) checksum.add(name, tensor.shape, tensor.values);
+  if (stated.empty() || stated.mapped() != checksum.finish()) {
+    throw DataError(path.string() + " is damaged", "its contents do not fit its checksum", "use an older file");
+  }
+  return contents;
 }
 
 }  // namespace ripieno::io

@@ -5,7 +5,6 @@
 #include <map>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace ripieno::io {
@@ -17,12 +16,19 @@ struct NamedTensor {
   std::span<const float> values;
 };
 
+enum class Readers {
+  everyone,    ///< mode 0644, less what the umask takes
+  owner_only,  ///< mode 0600 from the first byte on: the file holds a secret
+};
+
+using TextAttributes = std::map<std::string, std::string>;
+
 /// Writes the arrays as contiguous little-endian datasets of those names at the root of a new HDF5 file, with text
-/// attributes on the root. The file is there whole and durably, or not at all; equal arguments give equal bytes.
-/// DataError when it exists or cannot be written; UsageError when a shape does not fit its values.
-void write_tensor_file(const std::filesystem::path& path,
-                       std::span<const std::pair<std::string, std::string>> attributes,
-                       std::span<const NamedTensor> tensors);
+/// attributes on the root and, as attribute `sha256`, a checksum over all of it. The file is there whole and durably, or
+/// not at all; equal arguments give equal bytes. DataError when it exists or cannot be written; UsageError when a shape
+/// does not fit its values, or an attribute is called sha256.
+void write_tensor_file(const std::filesystem::path& path, const TextAttributes& attributes,
+                       std::span<const NamedTensor> tensors, Readers readers = Readers::everyone);
 
 /// A float32 array read from a file.
 struct StoredTensor {
@@ -30,7 +36,12 @@ struct StoredTensor {
   std::vector<float> values;
 };
 
-/// All datasets at the root of such a file, by name. DataError when it cannot be read or holds something else.
-[[nodiscard]] std::map<std::string, StoredTensor> read_tensor_file(const std::filesystem::path& path);
+struct TensorFile {
+  TextAttributes attributes;  ///< without the checksum
+  std::map<std::string, StoredTensor> tensors;
+};
+
+/// A whole such file. DataError when it cannot be read, holds something else or does not fit its checksum.
+[[nodiscard]] TensorFile read_tensor_file(const std::filesystem::path& path);
 
 }  // namespace ripieno::io

@@ -26,7 +26,8 @@ namespace ripieno {
 // 3. The wire. One cast to float32 and W - 1 additions in any order: gamma_{W+1}(u) A (1 + gamma_k(v)); with a wide
 // wire
 //    the same with v. A cast may also underflow, by 2^-150 for each of at most 2^42 coordinates on each of W ranks.
-// rho = 2 (1 + 2 + 3) / C, rounded up. What happens to s after the noise is post-processing.
+// rho = 2 (1 + 2 + 3) / C, rounded up, with W rounded up to a number that few changes of the world size cross, so that
+// the noise does not depend on it there (invariant P11). What happens to s after the noise is post-processing.
 //
 // Outside the assumptions on counts the bound says nothing. Pr[some block of some step draws more than m, or some step
 // draws more than n_max] <= `tail` by Chernoff's bound and a union over blocks and steps, and a mechanism that is

@@ -8,6 +8,12 @@
 
 namespace ripieno {
 
+/// How often a checkpoint is written: after so many steps, or seconds; neither means never.
+struct CheckpointPeriod {
+  std::int64_t steps = 0;
+  double seconds = 0;
+};
+
 /// Everything a training run is told: the options of `ripieno-train`, checked one by one but not yet against each
 /// other.
 struct TrainConfig {
@@ -26,6 +32,7 @@ struct TrainConfig {
   std::optional<double> noise_multiplier;
   std::optional<double> target_epsilon;
   double delta = 0;
+  std::int64_t reserve_steps = 0;
   double clipping_norm = 0;
   std::optional<std::uint64_t> insecure_seed;
   // optimizer
@@ -41,6 +48,9 @@ struct TrainConfig {
   bool allow_singleton = false;
   // run
   std::filesystem::path out;
+  std::string resume = "auto";
+  CheckpointPeriod checkpoint_every{.seconds = 600};
+  int keep = 2;
   bool operator_log = false;
   bool quiet = false;
 };

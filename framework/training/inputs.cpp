@@ -56,6 +56,7 @@ PrivacyPlan make_plan(const TrainConfig& config, const io::ShardSet& train, int 
   PlanOptions options{.num_examples = train.num_examples(),
                       .dataset_id = train.dataset_id(),
                       .expected_batch = config.expected_batch,
+                      .reserve_steps = config.reserve_steps,
                       .noise_multiplier = config.noise_multiplier.value_or(1.0),
                       .clipping_norm = config.clipping_norm,
                       .delta = config.delta,

@@ -20,16 +20,16 @@ void write_all(int fd, std::string_view text, const std::filesystem::path& path)
   }
 }
 
-int create(const std::filesystem::path& path, mode_t mode) {
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, mode);
-  if (fd < 0) throw DataError("cannot create " + path.string(), std::strerror(errno));
+int open_at_end(const std::filesystem::path& path, mode_t mode) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, mode);
+  if (fd < 0) throw DataError("cannot write " + path.string(), std::strerror(errno));
   return fd;
 }
 
 }  // namespace
 
 JsonLines::JsonLines(const std::filesystem::path& path, Visibility visibility)
-    : fd_(create(path, visibility == Visibility::published ? 0644 : 0600)), path_(path) {}
+    : fd_(open_at_end(path, visibility == Visibility::published ? 0644 : 0600)), path_(path) {}
 
 JsonLines::JsonLines(JsonLines&& other) noexcept : fd_(std::exchange(other.fd_, -1)), path_(std::move(other.path_)) {}
 

@@ -14,7 +14,7 @@ enum class Visibility {
 class JsonLines {
  public:
   JsonLines() = default;
-  /// Creates `path`. DataError when it exists or cannot be made.
+  /// Opens `path` at its end, or creates it. DataError when that is not possible.
   JsonLines(const std::filesystem::path& path, Visibility visibility);
   JsonLines(JsonLines&& other) noexcept;
   JsonLines& operator=(JsonLines&& other) noexcept;

@@ -23,12 +23,13 @@ void check_same_plan(const Communicator& communicator, const PrivacyPlan& plan) 
 
 Ledger::Ledger(const Communicator& communicator, std::filesystem::path path, const PrivacyPlan& plan,
                const std::string& nonce_hash)
+    : Ledger(communicator, plan, [&] { return io::LedgerWriter::create(path, plan, {.nonce_hash = nonce_hash}); }) {}
+
+Ledger::Ledger(const Communicator& communicator, const PrivacyPlan& plan, const std::function<io::LedgerWriter()>& open)
     : communicator_(&communicator) {
   check_same_plan(communicator, plan);
   collectively(communicator, [&] {
-    if (communicator.rank() == 0) {
-      writer_ = std::make_unique<io::LedgerWriter>(io::LedgerWriter::create(path, plan, {.nonce_hash = nonce_hash}));
-    }
+    if (communicator.rank() == 0) writer_ = std::make_unique<io::LedgerWriter>(open());
   });
 }
 
@@ -64,5 +65,7 @@ void Ledger::require_recorded(std::int64_t step) const {
 }
 
 std::string Ledger::head() const { return writer_ ? writer_->head() : std::string(); }
+std::int64_t Ledger::bytes() const { return writer_ ? writer_->length() : 0; }
+std::int64_t Ledger::records() const { return writer_ ? writer_->records() : 0; }
 
 }  // namespace ripieno

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <exception>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <ripieno/accounting/ledger/plan.hpp>
 #include <ripieno/framework/comm/communicator.hpp>
@@ -22,6 +23,8 @@ class Ledger {
   /// must outlive the ledger. ReportedError on every rank when the plans differ or `path` exists.
   Ledger(const Communicator& communicator, std::filesystem::path path, const PrivacyPlan& plan,
          const std::string& nonce_hash);
+  /// Collective. The same for a ledger that `open` opens on rank 0, as when a run is resumed.
+  Ledger(const Communicator& communicator, const PrivacyPlan& plan, const std::function<io::LedgerWriter()>& open);
   Ledger(Ledger&&) noexcept;
   ~Ledger();
 
@@ -38,8 +41,10 @@ class Ledger {
 
   /// PrivacyError unless `step` was recorded last (invariant P2): what a noise function asks before it adds noise.
   void require_recorded(std::int64_t step) const;
-  /// Head of the hash chain, 32 hexadecimal digits; empty on ranks other than 0.
-  [[nodiscard]] std::string head() const;
+  /// Where the file stands after its last durable record; empty and zero on ranks other than 0.
+  [[nodiscard]] std::string head() const;  ///< of the hash chain, 32 hexadecimal digits
+  [[nodiscard]] std::int64_t bytes() const;
+  [[nodiscard]] std::int64_t records() const;  ///< of all segments
 
  private:
   const Communicator* communicator_;

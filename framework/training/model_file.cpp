@@ -1,6 +1,5 @@
 #include <ATen/ATen.h>
 
-#include <array>
 #include <ripieno/framework/training/model_file.hpp>
 #include <ripieno/io/tensor_file.hpp>
 
@@ -17,9 +16,8 @@ void write_model(const std::filesystem::path& path, const std::string& model_nam
                        .shape = leaves[i].sizes().vec(),
                        .values = {leaves[i].const_data_ptr<float>(), static_cast<std::size_t>(leaves[i].numel())}});
   }
-  const std::array<std::pair<std::string, std::string>, 3> attributes{
-      {{"format", "ripieno-model 1"}, {"model", model_name}, {"ledger_head", ledger_head}}};
-  io::write_tensor_file(path, attributes, tensors);
+  io::write_tensor_file(path, {{"format", "ripieno-model 1"}, {"model", model_name}, {"ledger_head", ledger_head}},
+                        tensors);
 }
 
 }  // namespace ripieno

@@ -1,9 +1,10 @@
 #include <ATen/Parallel.h>
 
+#include <array>
 #include <cstdio>
 #include <ripieno/accounting/base/log.hpp>
 #include <ripieno/accounting/base/text.hpp>
-#include <ripieno/accounting/ledger/schedule.hpp>
+#include <ripieno/accounting/ledger/analysis.hpp>
 #include <ripieno/framework/core/flat.hpp>
 #include <ripieno/framework/training/model_file.hpp>
 #include <ripieno/framework/training/reports.hpp>
@@ -25,7 +26,7 @@ RunReports::RunReports(const TrainConfig& config, const PrivacyPlan& plan, bool 
 
 double RunReports::seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
 
-void RunReports::step_done(std::int64_t steps, const PrivateStatistics& statistics) {
+void RunReports::step_done(std::int64_t steps, std::int64_t records, const PrivateStatistics& statistics) {
   if (!writes_) return;
   operator_log_.write({{"step", steps},
                        {"batch_size", statistics.batch_size},
@@ -36,7 +37,8 @@ void RunReports::step_done(std::int64_t steps, const PrivateStatistics& statisti
   if (steps % metrics_period_ != 0 && steps != plan_.steps()) return;
   const double elapsed_s = seconds();
   metrics_.write({{"step", steps},
-                  {"epsilon", epsilon_of_plan(plan_, steps, plan_.delta()).upper},
+                  {"ledger_records", records},
+                  {"epsilon", epsilon_of_plan(plan_, records, plan_.delta()).upper},
                   {"noise_stddev_sum", plan_.noise_stddev()},
                   {"noise_stddev_mean", plan_.noise_stddev() / plan_.expected_batch()},
                   {"lr", config_.lr},
@@ -44,12 +46,14 @@ void RunReports::step_done(std::int64_t steps, const PrivateStatistics& statisti
                   {"expected_examples_per_second", plan_.expected_batch() * static_cast<double>(steps) / elapsed_s}});
 }
 
-void RunReports::finish(const PyTree& params, const RunInputs& inputs, const std::optional<Evaluation>& evaluation,
-                        const std::string& ledger_head) {
+void RunReports::finish(const TrainingState& state, const RunInputs& inputs,
+                        const std::optional<Evaluation>& evaluation) {
   if (!writes_) return;
-  const accounting::Interval epsilon = epsilon_of_plan(plan_, plan_.steps(), plan_.delta());
   const double training_s = seconds();
-  write_model(config_.out / "model.h5", inputs.model.name, params, ledger_head);
+  const ledger::Analysis analysis = ledger::analyse({ledger::read(config_.out / "ledger.jsonl")});
+  const accounting::Interval epsilon = ledger::epsilons(analysis, std::array{plan_.delta()}).front().epsilon;
+  const std::string ledger_head = ledger::hash_text(analysis.ledgers.front().head);
+  write_model(config_.out / "model.h5", inputs.model.name, state.params, ledger_head);
 
   Json result;
   const bool published = evaluation && inputs.eval_is_public;
@@ -63,8 +67,9 @@ void RunReports::finish(const PyTree& params, const RunInputs& inputs, const std
   result["epsilon"] = epsilon.upper;
   result["epsilon_lower"] = epsilon.lower;
   result["delta"] = plan_.delta();
-  result["steps"] = plan_.steps();
-  result["private"] = plan_.secure_seed() && plan_.noise_multiplier() > 0;
+  result["steps"] = state.step();
+  result["ledger_records"] = analysis.steps;
+  result["private"] = analysis.is_private;
   result["plan"] = plan_.to_json();
   result["plan_hash"] = plan_.hash();
   result["ledger_head"] = ledger_head;
@@ -82,9 +87,9 @@ void RunReports::finish(const PyTree& params, const RunInputs& inputs, const std
   }
   std::printf("epsilon %s at delta %s after %ld steps (certified interval [%s, %s]); %.1f s of training\n",
               format_rounded_up(epsilon.upper, 6).c_str(), format_double(plan_.delta()).c_str(),
-              static_cast<long>(plan_.steps()), format_double(epsilon.lower).c_str(),
+              static_cast<long>(analysis.steps), format_double(epsilon.lower).c_str(),
               format_double(epsilon.upper).c_str(), training_s);
-  if (!plan_.secure_seed()) std::printf("NOT PRIVATE: --insecure-seed makes the noise known\n");
+  if (!analysis.is_private) std::printf("NOT PRIVATE: there was no noise, or noise that others can recompute\n");
 }
 
 void log_start(const Runtime& runtime, const PrivacyPlan& plan, const Model& model) {

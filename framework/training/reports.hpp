@@ -16,15 +16,14 @@ namespace ripieno {
 /// nothing. What depends on private records goes to operator.jsonl alone (invariant P1).
 class RunReports {
  public:
-  /// Creates metrics.jsonl, and operator.jsonl when the configuration asks for it.
+  /// Opens metrics.jsonl, and operator.jsonl when the configuration asks for it; a resumed run appends.
   RunReports(const TrainConfig& config, const PrivacyPlan& plan, bool writes);
 
-  /// After each step; `steps` is the number of steps done.
-  void step_done(std::int64_t steps, const PrivateStatistics& statistics);
+  /// After each step; `steps` is the number of steps done, `records` of those in the ledger.
+  void step_done(std::int64_t steps, std::int64_t records, const PrivateStatistics& statistics);
   /// Writes model.h5 and result.json and prints accuracy and epsilon. An evaluation that is not public goes to the
-  /// operator log.
-  void finish(const PyTree& params, const RunInputs& inputs, const std::optional<Evaluation>& evaluation,
-              const std::string& ledger_head);
+  /// operator log. Epsilon is what the ledger file says, as `ripieno-privacy analyze` computes it.
+  void finish(const TrainingState& state, const RunInputs& inputs, const std::optional<Evaluation>& evaluation);
 
  private:
   using Clock = std::chrono::steady_clock;

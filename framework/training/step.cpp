@@ -35,16 +35,17 @@ Clipped<PyTree> summed_over_ranks(const StepParts& parts, const PyTree& params, 
 
 }  // namespace
 
-PrivateStatistics train_step(StepParts& parts, TrainingState& state, const std::function<Batch()>& next_batch) {
+StepOutcome train_step(StepParts& parts, TrainingState& state, const std::function<Batch()>& next_batch,
+                       StepRequest request) {
   const OperationScope scope("train_step", state.step());
   parts.ledger.begin(state.step());
   const LocalSum local = clip_batch(parts, state.params, next_batch);
-  const PrivateStatistics statistics = agree_on_step(parts, state, local.clipped, local.failure);
+  const StepOutcome outcome = agree_on_step(parts, state, local.clipped, local.failure, request);
   const Clipped<PyTree> sum = summed_over_ranks(parts, state.params, local.clipped.flat);
   const auto [noisy, next_noise] = parts.noise(sum, state.noise);
   parts.optimizer.step_(state.params, noisy, state.optimizer, parts.plan.expected_batch());
   state.noise = next_noise;
-  return statistics;
+  return outcome;
 }
 
 }  // namespace ripieno

@@ -32,6 +32,17 @@ struct PrivateStatistics {
   double loss_sum = 0;  ///< over the finite examples of this rank
 };
 
+/// What a rank may ask of the run between two steps; the answer is the same on every rank.
+struct StepRequest {
+  bool stop = false;        ///< write a checkpoint and end
+  bool checkpoint = false;  ///< write a checkpoint and go on
+};
+
+struct StepOutcome {
+  PrivateStatistics statistics;
+  StepRequest request;  ///< what any rank asked for
+};
+
 /// What the steps of a run work with.
 struct StepParts {
   const Communicator& communicator;
@@ -48,6 +59,7 @@ struct StepParts {
 ///
 /// When a rank fails, when rank 0 cannot record the step or when the ranks' parameters have drifted apart, no rank adds
 /// noise, `state` stays as it was, one message is printed and every rank throws ReportedError.
-PrivateStatistics train_step(StepParts& parts, TrainingState& state, const std::function<Batch()>& next_batch);
+StepOutcome train_step(StepParts& parts, TrainingState& state, const std::function<Batch()>& next_batch,
+                       StepRequest request = {});
 
 }  // namespace ripieno

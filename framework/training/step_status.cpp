@@ -26,16 +26,22 @@ std::exception_ptr drift(std::int64_t step) {
 
 }  // namespace
 
-PrivateStatistics agree_on_step(const StepParts& parts, const TrainingState& state, const ClippedSum& local,
-                                std::exception_ptr failure) {
+StepOutcome agree_on_step(const StepParts& parts, const TrainingState& state, const ClippedSum& local,
+                          std::exception_ptr failure, StepRequest request) {
   try {
     parts.ledger.wait(state.step());
   } catch (...) {
     if (!failure) failure = std::current_exception();
   }
   const auto [low, high] = hash_of(state.params);
-  std::array<std::int64_t, 6> sums{failure ? 1 : 0,     low, high, local.batch_size, local.num_clipped,
-                                   local.num_non_finite};
+  std::array<std::int64_t, 8> sums{failure ? 1 : 0,
+                                   low,
+                                   high,
+                                   local.batch_size,
+                                   local.num_clipped,
+                                   local.num_non_finite,
+                                   request.stop ? 1 : 0,
+                                   request.checkpoint ? 1 : 0};
   parts.communicator.allreduce_sum(std::span<std::int64_t>(sums));
 
   if (sums[0] > 0) agree_on_failure(parts.communicator, failure);
@@ -44,7 +50,11 @@ PrivateStatistics agree_on_step(const StepParts& parts, const TrainingState& sta
   if (sums[1] != world_size * low || sums[2] != world_size * high)
     agree_on_failure(parts.communicator, drift(state.step()));
   parts.ledger.confirm(state.step());
-  return {.batch_size = sums[3], .num_clipped = sums[4], .num_non_finite = sums[5], .loss_sum = local.loss_sum};
+  return {.statistics = {.batch_size = sums[3],
+                         .num_clipped = sums[4],
+                         .num_non_finite = sums[5],
+                         .loss_sum = local.loss_sum},
+          .request = {.stop = sums[6] > 0, .checkpoint = sums[7] > 0}};
 }
 
 }  // namespace ripieno

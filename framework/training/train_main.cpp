@@ -17,10 +17,7 @@ int train_main(int argc, char** argv, const ModelFactory& make_model) {
       throw;
     }
     const Runtime runtime(argc, argv, {.allow_singleton = config.allow_singleton});
-    return runtime.run([&] {
-      train(runtime, config, make_model);
-      return 0;
-    });
+    return runtime.run([&] { return static_cast<int>(train(runtime, config, make_model)); });
   });
 }
 

@@ -1,5 +1,6 @@
 #include <ripieno/accounting/base/error.hpp>
 #include <ripieno/accounting/cli/options.hpp>
+#include <ripieno/accounting/cli/value.hpp>
 #include <ripieno/framework/training/train_options.hpp>
 #include <ripieno/framework/training/versions.hpp>
 
@@ -41,13 +42,15 @@ void add_privacy(cli::Options& options, TrainConfig& config) {
       .add("target-epsilon", config.target_epsilon, "EPS", "calibrate the noise multiplier to this epsilon")
       .add("delta", config.delta, "D", "delta of (epsilon, delta); well below one over the number of examples")
       .required()
+      .add("reserve-steps", config.reserve_steps, "K",
+           "budget for K more steps, which those lost in a crash may use up")
       .add("clipping-norm", config.clipping_norm, "C", "bound on the L2 norm of one example's gradient")
       .required()
       .add("insecure-seed", config.insecure_seed, "N",
            "for tests: fixes draws and noise, so that the run is NOT PRIVATE");
 }
 
-void add_training(cli::Options& options, TrainConfig& config) {
+void add_training(cli::Options& options, TrainConfig& config, std::string& checkpoint_every) {
   options.group("optimizer")
       .add("lr", config.lr, "LR", "learning rate, on the mean gradient")
       .required()
@@ -56,15 +59,30 @@ void add_training(cli::Options& options, TrainConfig& config) {
       .add("seed", config.seed, "N", "of the initial parameters; public");
   options.group("compute")
       .add("microbatch", config.microbatch, "M", "most examples differentiated at once; bounds memory")
-      .add_choice("engine", config.engine, {"auto", "bookkeeping", "loop"}, "how per-example gradients are clipped")
+      .add_choice("engine", config.engine, {"auto", "bookkeeping", "loop"},
+                  "how per-example gradients are clipped")
       .add("threads", config.threads, "N", "threads a rank; 0 shares the host's cores among its ranks");
   options.group("communication")
       .add("allow-singleton", config.allow_singleton, "", "run as one process where the launcher started several");
   options.group("run")
       .add("out", config.out, "DIR", "folder for the ledger, metrics, result and model")
       .required()
+      .add_choice("resume", config.resume, {"auto", "never"}, "what to do when DIR holds an unfinished run")
+      .add("checkpoint-every", checkpoint_every, "STEPS|Ns",
+           "steps or seconds between checkpoints; 0: none but on signals")
+      .add("keep", config.keep, "K", "newest checkpoints that stay")
       .add("operator-log", config.operator_log, "",
            "write operator.jsonl (mode 0600), which depends on private records");
+}
+
+/// "120" steps, "600s"
+CheckpointPeriod parse_period(const std::string& text) {
+  const bool seconds = text.ends_with('s');
+  const std::string digits = seconds ? text.substr(0, text.size() - 1) : text;
+  std::int64_t number = 0;
+  cli::read_value("--checkpoint-every", digits, number);
+  if (number < 0) throw UsageError("--checkpoint-every is " + text, "must not be negative");
+  return seconds ? CheckpointPeriod{.seconds = static_cast<double>(number)} : CheckpointPeriod{.steps = number};
 }
 
 std::map<std::string, std::string> key_values(const std::vector<std::string>& arguments) {
@@ -91,8 +109,10 @@ bool parse_train_options(std::span<const std::string> arguments, TrainConfig& co
   add_data(options, config);
   add_model(options, config, model_arguments);
   add_privacy(options, config);
-  add_training(options, config);
+  std::string checkpoint_every = "600s";
+  add_training(options, config, checkpoint_every);
   if (!options.parse(arguments)) return false;
+  config.checkpoint_every = parse_period(checkpoint_every);
   config.model_args = key_values(model_arguments);
   config.quiet = options.given("quiet");
   return true;

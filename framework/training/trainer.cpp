@@ -3,7 +3,6 @@
 
 #include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <ripieno/accounting/base/log.hpp>
 #include <ripieno/accounting/base/text.hpp>
 #include <ripieno/accounting/ledger/schedule.hpp>
@@ -17,8 +16,12 @@
 #include <ripieno/framework/training/inputs.hpp>
 #include <ripieno/framework/training/progress.hpp>
 #include <ripieno/framework/training/reports.hpp>
+#include <ripieno/framework/training/resume.hpp>
+#include <ripieno/framework/training/saver.hpp>
+#include <ripieno/framework/training/signals.hpp>
 #include <ripieno/framework/training/step.hpp>
 #include <ripieno/framework/training/trainer.hpp>
+#include <ripieno/framework/training/versions.hpp>
 
 namespace ripieno {
 namespace {
@@ -43,13 +46,21 @@ EngineKind engine_kind(const std::string& name) {
   return EngineKind::automatic;
 }
 
-std::string progress_note(const PrivacyPlan& plan, std::int64_t steps) {
-  return "epsilon " + format_rounded_up(epsilon_of_plan(plan, steps, plan.delta()).upper, 3);
+/// What must stay the same for a run's keys to go on (invariant P4), beside its plan.
+std::string setup_of(const TrainConfig& config, const Model& model) {
+  const Json setup{{"model", model.name},     {"model_args", config.model_args},  {"seed", config.seed},
+                   {"lr", config.lr},         {"momentum", config.momentum},      {"weight_decay", config.weight_decay},
+                   {"engine", config.engine}, {"threads", at::get_num_threads()}, {"versions", versions()}};
+  return setup.dump();
+}
+
+std::string epsilon_note(const PrivacyPlan& plan, std::int64_t records) {
+  return "epsilon " + format_rounded_up(epsilon_of_plan(plan, records, plan.delta()).upper, 3);
 }
 
 }  // namespace
 
-void train(const Runtime& runtime, const TrainConfig& config, const ModelFactory& make_model) {
+ExitCode train(const Runtime& runtime, const TrainConfig& config, const ModelFactory& make_model) {
   const Communicator& communicator = runtime.communicator();
   const bool speaks = runtime.rank() == 0;
   at::set_num_threads(threads_of(config, runtime));
@@ -61,42 +72,58 @@ void train(const Runtime& runtime, const TrainConfig& config, const ModelFactory
     inputs = open_inputs(config, make_model);
     shard = local_shard(std::make_shared<ShardDataset>(inputs.train), runtime.rank(), runtime.world_size());
     planned.emplace(make_plan(config, *inputs.train, runtime.world_size()));
-    if (speaks) claim_output(config.out);
   });
   const PrivacyPlan& plan = *planned;
-  const RunSecret secret = runtime.share_secret(config.insecure_seed);
+  const optim::Sgd optimizer =
+      optim::sgd({.lr = config.lr, .momentum = config.momentum, .weight_decay = config.weight_decay});
+  const std::string setup = setup_of(config, inputs.model);
+  const TrainingState initial{inputs.model.params, optimizer.init(inputs.model.params), {}};
+  auto [state, secret, ledger, end_step] = begin_run(runtime, config, plan, initial, setup);
   const RunKeys keys = make_run_keys(secret);
-  Ledger ledger(communicator, config.out / "ledger.jsonl", plan, secret.nonce_hash());
   RunReports reports(config, plan, speaks);
   log_start(runtime, plan, inputs.model);
 
-  StepParts parts{
-      .communicator = communicator,
-      .plan = plan,
-      .ledger = ledger,
-      .loss = classification_loss(inputs.model),
-      .engine = make_engine(engine_kind(config.engine)),
-      .noise = gaussian_noise(plan, ledger, keys.noise).first,
-      .optimizer = optim::sgd({.lr = config.lr, .momentum = config.momentum, .weight_decay = config.weight_decay})};
-  TrainingState state{inputs.model.params, parts.optimizer.init(inputs.model.params), {}};
-
-  const PoissonSampler sampler(shard, plan, keys.sampling);
-  DataLoader loader(shard, sampler, {.transform = inputs.model.feature_map});
+  StepParts parts{.communicator = communicator,
+                  .plan = plan,
+                  .ledger = ledger,
+                  .loss = classification_loss(inputs.model),
+                  .engine = make_engine(engine_kind(config.engine)),
+                  .noise = gaussian_noise(plan, ledger, keys.noise).first,
+                  .optimizer = optimizer};
+  DataLoader loader(shard, PoissonSampler(shard, plan, keys.sampling),
+                    {.first_step = state.step(), .transform = inputs.model.feature_map});
+  const SignalWatch signals;
+  CheckpointSaver saver(config, secret, setup, speaks);
   Progress progress("step", plan.steps(), speaks && !config.quiet);
-  while (state.step() < plan.steps()) {
-    const PrivateStatistics statistics = train_step(parts, state, [&] { return loader.next(); });
-    reports.step_done(state.step(), statistics);
-    if (progress.due()) progress.update(state.step(), progress_note(plan, state.step()));
+  while (state.step() < end_step) {
+    const StepRequest asked{.stop = SignalWatch::stop_asked(),
+                            .checkpoint = SignalWatch::take_checkpoint_asked() || saver.due(state.step() + 1)};
+    const auto [statistics, request] = train_step(
+        parts, state, [&] { return loader.next(); }, asked);
+    reports.step_done(state.step(), ledger.records(), statistics);
+    if (progress.due()) progress.update(state.step(), epsilon_note(plan, ledger.records()));
+    if (request.stop || request.checkpoint) {
+      collectively(communicator, [&, stop = request.stop] {
+        saver.save(state, ledger);
+        if (stop) saver.wait();
+      });
+    }
+    if (request.stop) {
+      log::info("checkpointed at step " + std::to_string(state.step()) + "; run the same command to go on");
+      return ExitCode::checkpointed;
+    }
   }
-  progress.finish(progress_note(plan, plan.steps()));
+  if (speaks) progress.finish(epsilon_note(plan, ledger.records()));
 
   std::optional<Evaluation> evaluation;
   if (inputs.eval && (inputs.eval_is_public || config.operator_log)) {
     evaluation = evaluate(communicator, inputs.model, state.params, ShardDataset(inputs.eval));
   }
   collectively(communicator, [&] {
-    if (speaks) reports.finish(state.params, inputs, evaluation, ledger.head());
+    saver.wait();
+    if (speaks) reports.finish(state, inputs, evaluation);
   });
+  return ExitCode::ok;
 }
 
 }  // namespace ripieno

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <ripieno/accounting/base/error.hpp>
 #include <ripieno/framework/comm/runtime.hpp>
 #include <ripieno/framework/models/model.hpp>
 #include <ripieno/framework/training/config.hpp>
@@ -14,6 +15,9 @@ using ModelFactory = std::function<Model(const ModelSpec&)>;
 /// OUT/{ledger.jsonl, metrics.jsonl, result.json, model.h5}, and operator.jsonl when asked for.
 ///
 /// Throws ReportedError on every rank, after one message, when any rank cannot go on.
-void train(const Runtime& runtime, const TrainConfig& config, const ModelFactory& make_model);
+///
+/// A run whose ledger is in OUT, unfinished, goes on from its newest checkpoint (resume.hpp). On SIGTERM or SIGUSR1 to
+/// any rank all of them finish the step, write a checkpoint and return ExitCode::checkpointed; otherwise ExitCode::ok.
+[[nodiscard]] ExitCode train(const Runtime& runtime, const TrainConfig& config, const ModelFactory& make_model);
 
 }  // namespace ripieno

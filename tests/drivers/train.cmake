@@ -8,3 +8,13 @@ target_compile_definitions(train_test PRIVATE
   RIPIENO_MPIEXEC="${MPIEXEC_EXECUTABLE}" RIPIENO_MPIEXEC_FLAGS="${mpiexec_flags}")
 set_tests_properties(train_test PROPERTIES ENVIRONMENT "${RIPIENO_MPI_TEST_ENVIRONMENT}" PROCESSORS 2)
 add_dependencies(train_test ripieno-train ripieno-privacy)
+
+ripieno_add_test(resume_test
+  SOURCES resume_test.cpp
+  LINK ripieno_io ripieno_ledger
+  LABELS mpi
+  TIMEOUT 600)
+target_compile_definitions(resume_test PRIVATE
+  RIPIENO_MPIEXEC="${MPIEXEC_EXECUTABLE}" RIPIENO_MPIEXEC_FLAGS="${mpiexec_flags}")
+set_tests_properties(resume_test PROPERTIES ENVIRONMENT "${RIPIENO_MPI_TEST_ENVIRONMENT}" PROCESSORS 2)
+add_dependencies(resume_test ripieno-train)

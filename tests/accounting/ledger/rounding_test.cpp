@@ -165,6 +165,25 @@ TEST(Rounding, ALargeBatchGoesOverAWideWireAndSaysSo) {
   EXPECT_NE(plan.notes()[0].find("float64"), std::string::npos) << plan.notes()[0];
 }
 
+TEST(Rounding, Invariant_P11_FewRanksHaveTheSameNoiseToTheBitAndAWideWireGivesItToAll) {
+  PlanOptions options = small_options();
+  options.world_size = 1;
+  const PrivacyPlan alone(options);
+  ASSERT_FALSE(alone.wide_wire());
+  for (const int ranks : {2, 3, 4}) {
+    options.world_size = ranks;
+    EXPECT_EQ(PrivacyPlan(options).noise_stddev(), alone.noise_stddev()) << ranks;
+  }
+  options.num_examples = 10'000'000;
+  options.expected_batch = 200'000;
+  const PrivacyPlan wide(options);
+  ASSERT_TRUE(wide.wide_wire());
+  for (const int ranks : {1, 64, 65536}) {
+    options.world_size = ranks;
+    EXPECT_EQ(PrivacyPlan(options).noise_stddev(), wide.noise_stddev()) << ranks;
+  }
+}
+
 TEST(Rounding, AClippingNormThatOverflowsTheSumIsRefused) {
   PlanOptions options = small_options();
   options.clipping_norm = 1e36;

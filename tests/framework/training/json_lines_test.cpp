@@ -3,7 +3,7 @@
 #include <unistd.h>
 
 #include <fstream>
-#include <ripieno/accounting/base/error.hpp>
+#include <iterator>
 #include <ripieno/framework/training/json_lines.hpp>
 
 namespace ripieno {
@@ -38,9 +38,12 @@ TEST_F(JsonLinesTest, Invariant_P1_OperatorFilesAreReadableByTheirOwnerAlone) {
   EXPECT_EQ(status.st_mode & 0777, 0600U);
 }
 
-TEST_F(JsonLinesTest, NeverOverwrites) {
-  std::ofstream(path_) << "kept";
-  EXPECT_THROW(JsonLines(path_, Visibility::published), DataError);
+TEST_F(JsonLinesTest, AppendsToWhatIsThere) {
+  std::ofstream(path_) << "{\"step\":1}\n";
+  JsonLines(path_, Visibility::published).write({{"step", 2}});
+  std::ifstream file(path_);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_EQ(text, "{\"step\":1}\n{\"step\":2}\n");
 }
 
 TEST_F(JsonLinesTest, WithoutAFileLinesAreDropped) {

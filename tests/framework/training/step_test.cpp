@@ -113,7 +113,7 @@ TEST(TrainStep, StatisticsCountTheGlobalDraw) {
   const PoissonSampler everyone(IdRange{0, Fixture::k_examples},
                                 {.sample_rate = run.plan.sample_rate(), .n_steps = run.plan.steps(), .key = key(2)});
   for (std::int64_t step = 0; step < run.plan.steps(); ++step) {
-    const PrivateStatistics statistics = train_step(parts, state, [&] { return loader.next(); });
+    const PrivateStatistics statistics = train_step(parts, state, [&] { return loader.next(); }).statistics;
     EXPECT_EQ(statistics.batch_size, static_cast<std::int64_t>(everyone.ids(step).size()));
   }
 }

@@ -1,0 +1,134 @@
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <ripieno/accounting/base/error.hpp>
+#include <ripieno/accounting/base/log.hpp>
+#include <ripieno/accounting/base/text.hpp>
+#include <ripieno/framework/training/checkpoint.hpp>
+#include <ripieno/io/tensor_file.hpp>
+
+namespace ripieno {
+namespace {
+
+constexpr const char* k_format = "ripieno-checkpoint 1";
+
+std::filesystem::path file_name(std::int64_t step) {
+  std::string digits = std::to_string(step);
+  digits.insert(0, 12 - std::min<std::size_t>(12, digits.size()), '0');
+  return "step-" + digits + ".h5";
+}
+
+void add_tensors(const std::string& prefix, const PyTree& tree, std::vector<io::NamedTensor>& tensors) {
+  const std::vector<std::string> paths = tree.paths();
+  const std::vector<at::Tensor> leaves = tree.leaves();
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    tensors.push_back({.name = prefix + paths[i],
+                       .shape = leaves[i].sizes().vec(),
+                       .values = {leaves[i].const_data_ptr<float>(), static_cast<std::size_t>(leaves[i].numel())}});
+  }
+}
+
+PyTree take_tensors(const std::string& prefix, const PyTree& like, io::TensorFile& file, const std::string& where) {
+  const std::vector<std::string> paths = like.paths();
+  const std::vector<at::Tensor> leaves = like.leaves();
+  std::vector<at::Tensor> taken;
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    const auto stored = file.tensors.extract(prefix + paths[i]);
+    if (stored.empty() || leaves[i].sizes() != at::IntArrayRef(stored.mapped().shape)) {
+      throw DataError(where + " does not fit the model",
+                      "tensor " + prefix + paths[i] + " is missing or has another shape",
+                      "resume with the model that the run began with");
+    }
+    taken.push_back(at::tensor(stored.mapped().values, leaves[i].options()).view(leaves[i].sizes()));
+  }
+  return like.with_leaves(taken);
+}
+
+std::string secret_text(const RunSecret& secret) {
+  RunSecret::Serialised bytes = secret.serialise();
+  const std::string text = to_hex({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});
+  ::explicit_bzero(bytes.data(), bytes.size());
+  return text;
+}
+
+std::int64_t integer(const std::string& text, const std::string& where) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size())
+    throw DataError(where + " is damaged", "'" + text + "' is no number");
+  return value;
+}
+
+Checkpoint read_checkpoint(const std::filesystem::path& path, const TrainingState& like) {
+  io::TensorFile file = io::read_tensor_file(path);
+  const std::string where = path.string();
+  const auto text = [&](const char* name) {
+    const auto found = file.attributes.find(name);
+    if (found == file.attributes.end()) throw DataError(where + " is damaged", std::string("it lacks ") + name);
+    return found->second;
+  };
+  if (text("format") != k_format) throw DataError(where + " is no checkpoint", "its format is " + text("format"));
+  const std::vector<std::uint8_t> secret = from_hex(text("secret"));
+  Checkpoint checkpoint{.state = like,
+                        .secret = RunSecret::deserialise(std::as_bytes(std::span(secret))),
+                        .setup = text("setup"),
+                        .ledger_head = text("ledger_head"),
+                        .ledger_bytes = integer(text("ledger_bytes"), where)};
+  checkpoint.state.params = take_tensors("params.", like.params, file, where);
+  checkpoint.state.optimizer.momentum = take_tensors("momentum.", like.optimizer.momentum, file, where);
+  checkpoint.state.optimizer.step = integer(text("optimizer_step"), where);
+  checkpoint.state.noise.step = integer(text("step"), where);
+  return checkpoint;
+}
+
+}  // namespace
+
+CheckpointFolder::CheckpointFolder(std::filesystem::path folder, int keep) : folder_(std::move(folder)), keep_(keep) {
+  if (keep < 1) throw UsageError("--keep is " + std::to_string(keep), "at least one checkpoint must stay");
+}
+
+void CheckpointFolder::write(const Checkpoint& checkpoint) const {
+  std::filesystem::create_directories(folder_);
+  std::vector<io::NamedTensor> tensors;
+  add_tensors("params.", checkpoint.state.params, tensors);
+  add_tensors("momentum.", checkpoint.state.optimizer.momentum, tensors);
+  const std::filesystem::path path = folder_ / file_name(checkpoint.state.step());
+  std::filesystem::remove(path);
+  io::write_tensor_file(path,
+                        {{"format", k_format},
+                         {"step", std::to_string(checkpoint.state.step())},
+                         {"optimizer_step", std::to_string(checkpoint.state.optimizer.step)},
+                         {"secret", secret_text(checkpoint.secret)},
+                         {"setup", checkpoint.setup},
+                         {"ledger_head", checkpoint.ledger_head},
+                         {"ledger_bytes", std::to_string(checkpoint.ledger_bytes)}},
+                        tensors, io::Readers::owner_only);
+  const std::vector<std::filesystem::path> all = files();
+  for (std::size_t i = static_cast<std::size_t>(keep_); i < all.size(); ++i) std::filesystem::remove(all[i]);
+}
+
+std::optional<Checkpoint> CheckpointFolder::newest(const TrainingState& like) const {
+  for (const std::filesystem::path& path : files()) {
+    try {
+      return read_checkpoint(path, like);
+    } catch (const DataError& e) {
+      log::warning(std::string(e.what()) + "; trying an older checkpoint");
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<std::filesystem::path> CheckpointFolder::files() const {
+  std::vector<std::filesystem::path> found;
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_, none)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("step-") && name.ends_with(".h5")) found.push_back(entry.path());
+  }
+  std::ranges::sort(found, std::greater<>());
+  return found;
+}
+
+}  // namespace ripieno

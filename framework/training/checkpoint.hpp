@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <ripieno/accounting/ledger/plan.hpp>
+#include <ripieno/framework/random/run_secret.hpp>
+#include <ripieno/framework/training/step.hpp>
+#include <string>
+
+namespace ripieno {
+
+/// All that a run needs to go on. Holds the run secret, so its files have mode 0600 (invariant P3).
+struct Checkpoint {
+  TrainingState state;
+  RunSecret secret;
+  std::string setup;              ///< what must be the same for the old keys to go on; compared as text
+  std::string ledger_head;        ///< of the ledger's last record when this was written
+  std::int64_t ledger_bytes = 0;  ///< length of the ledger up to that record
+};
+
+/// The folder of a run's checkpoints: step-000000000120.h5 and so on. For rank 0.
+class CheckpointFolder {
+ public:
+  /// `keep` newest checkpoints survive; at least one.
+  CheckpointFolder(std::filesystem::path folder, int keep);
+
+  /// Writes the checkpoint whole and durably, then removes the ones that are too many. A checkpoint of the same step is
+  /// replaced. DataError when the disk refuses.
+  void write(const Checkpoint& checkpoint) const;
+
+  /// The newest checkpoint that is whole; damaged ones are passed over with a warning. `like` has the structure and
+  /// shapes of the state; DataError when the checkpoint has others.
+  [[nodiscard]] std::optional<Checkpoint> newest(const TrainingState& like) const;
+
+ private:
+  [[nodiscard]] std::vector<std::filesystem::path> files() const;  // newest first
+
+  std::filesystem::path folder_;
+  int keep_;
+};
+
+}  // namespace ripieno

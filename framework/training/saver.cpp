@@ -1,0 +1,44 @@
+#include <ATen/ATen.h>
+
+#include <ripieno/framework/training/saver.hpp>
+
+namespace ripieno {
+
+CheckpointSaver::CheckpointSaver(const TrainConfig& config, RunSecret secret, std::string setup, bool writes)
+    : folder_(config.out / "checkpoints", config.keep),
+      period_(config.checkpoint_every),
+      secret_(std::move(secret)),
+      setup_(std::move(setup)),
+      writes_(writes),
+      last_time_(Clock::now()) {}
+
+CheckpointSaver::~CheckpointSaver() {
+  if (writing_.valid()) writing_.wait();
+}
+
+bool CheckpointSaver::due(std::int64_t steps_done) const {
+  if (!writes_) return false;
+  if (period_.steps > 0) return steps_done % period_.steps == 0;
+  return period_.seconds > 0 && std::chrono::duration<double>(Clock::now() - last_time_).count() >= period_.seconds;
+}
+
+void CheckpointSaver::save(const TrainingState& state, const Ledger& ledger) {
+  if (!writes_) return;
+  wait();
+  last_time_ = Clock::now();
+  const auto copy = [](const at::Tensor& leaf) { return leaf.clone(); };
+  Checkpoint checkpoint{.state = {state.params.map(copy),
+                                  {.step = state.optimizer.step, .momentum = state.optimizer.momentum.map(copy)},
+                                  state.noise},
+                        .secret = secret_,
+                        .setup = setup_,
+                        .ledger_head = ledger.head(),
+                        .ledger_bytes = ledger.bytes()};
+  writing_ = std::async(std::launch::async, [this, checkpoint = std::move(checkpoint)] { folder_.write(checkpoint); });
+}
+
+void CheckpointSaver::wait() {
+  if (writing_.valid()) writing_.get();
+}
+
+}  // namespace ripieno

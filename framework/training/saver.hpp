@@ -1,0 +1,40 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <future>
+#include <ripieno/framework/training/checkpoint.hpp>
+#include <ripieno/framework/training/config.hpp>
+#include <string>
+
+namespace ripieno {
+
+/// Writes checkpoints while training goes on. Rank 0 writes; on other ranks every call does nothing.
+class CheckpointSaver {
+ public:
+  CheckpointSaver(const TrainConfig& config, RunSecret secret, std::string setup, bool writes);
+  ~CheckpointSaver();
+
+  /// Whether --checkpoint-every asks for one after `steps_done` steps. False on other ranks; the step's reduction tells
+  /// them.
+  [[nodiscard]] bool due(std::int64_t steps_done) const;
+  /// Copies the state and writes it in the background. `ledger` stands at the state's last record. Rethrows what went
+  /// wrong with the checkpoint before.
+  void save(const TrainingState& state, const Ledger& ledger);
+  /// Returns once the last checkpoint is on the disk; rethrows what went wrong.
+  void wait();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  CheckpointFolder folder_;
+  CheckpointPeriod period_;
+  RunSecret secret_;
+  std::string setup_;
+  bool writes_;
+  std::int64_t last_step_ = 0;
+  Clock::time_point last_time_;
+  std::future<void> writing_;
+};
+
+}  // namespace ripieno

@@ -1,0 +1,137 @@
+#include <ripieno/accounting/ledger/ledger.hpp>
+
+#include "train_fixture.hpp"
+
+namespace ripieno::test {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class ResumeTest : public TrainTest {
+ protected:
+  ResumeTest() : data_(dataset("train", 400)) {}
+
+  /// A run long enough to be interrupted.
+  std::string command(int ranks, const std::string& name, std::map<std::string, std::string> changes = {}) const {
+    changes.try_emplace("steps", "400");
+    changes.try_emplace("insecure-seed", "6");
+    changes.try_emplace("checkpoint-every", "7");
+    changes.try_emplace("operator-log", "");
+    changes.try_emplace("threads", "1");
+    return mpiexec(ranks) + train() + "--data " + data_ + small(changes) + " --out " + out(name);
+  }
+
+  /// Starts the command, sends `signal` to its ranks once some steps are done, and waits for its end.
+  Outcome interrupted(const std::string& command, const std::string& name, const std::string& signal) const {
+    return run("bash -c '" + command + " & job=$!; for i in $(seq 600); do [ $(cat " + out(name) +
+               "/operator.jsonl 2>/dev/null | wc -l) -gt 20 ] && break; sleep 0.02; done; pkill -" + signal +
+               " -f \"^" + RIPIENO_BIN_DIR + "/ripieno-train .*--out " + out(name) + "\"; wait $job'");
+  }
+
+  [[nodiscard]] ledger::Ledger book(const std::string& name) const { return ledger::read(out(name) + "/ledger.jsonl"); }
+  [[nodiscard]] Json result(const std::string& name) const {
+    return Json::parse(read_file(folder_ / name / "result.json"));
+  }
+
+  std::string data_;
+};
+
+TEST_F(ResumeTest, AfterACleanStopTheRunContinuesBitForBit) {
+  const Outcome stopped = interrupted(command(2, "a"), "a", "USR1");
+  ASSERT_EQ(stopped.code, static_cast<int>(ExitCode::checkpointed)) << stopped.output;
+  ASSERT_LT(book("a").charged(), 400);
+  const Outcome resumed = run(command(2, "a"));
+  ASSERT_EQ(resumed.code, 0) << resumed.output;
+  ASSERT_EQ(run(command(2, "b")).code, 0);
+  EXPECT_EQ(read_file(folder_ / "a/model.h5"), read_file(folder_ / "b/model.h5"));
+  EXPECT_EQ(read_file(folder_ / "a/ledger.jsonl"), read_file(folder_ / "b/ledger.jsonl"));
+  EXPECT_EQ(result("a")["epsilon"], result("b")["epsilon"]);
+}
+
+TEST_F(ResumeTest, Invariant_P4_AfterACrashLostStepsStayCountedAndAreDoneAgainUnderFreshKeys) {
+  const std::map<std::string, std::string> reserve{{"reserve-steps", "400"}};
+  const Outcome killed = interrupted(command(2, "a", reserve), "a", "KILL");
+  ASSERT_NE(killed.code, 0);
+  const std::int64_t recorded = book("a").charged();
+  ASSERT_LT(recorded, 400);
+  const Outcome resumed = run(command(2, "a", reserve));
+  ASSERT_EQ(resumed.code, 0) << resumed.output;
+
+  const ledger::Ledger after = book("a");
+  ASSERT_EQ(after.segments.size(), 2U);
+  EXPECT_NE(after.segments[0].header.nonce_hash, after.segments[1].header.nonce_hash);
+  const std::int64_t restart = after.segments[1].header.first_step;
+  EXPECT_LE(restart, recorded);
+  EXPECT_EQ(restart % 7, 0) << "it goes on from a checkpoint";
+  EXPECT_EQ(after.charged(), recorded + 400 - restart);
+  EXPECT_EQ(result("a")["steps"], 400);
+  EXPECT_EQ(result("a")["ledger_records"], after.charged());
+}
+
+TEST_F(ResumeTest, WithoutAReserveTheBudgetHoldsAndTrainingEndsEarlier) {
+  ASSERT_NE(interrupted(command(1, "a", {{"checkpoint-every", "0"}}), "a", "KILL").code, 0);
+  const std::int64_t lost = book("a").charged();
+  ASSERT_GT(lost, 0);
+  const Outcome resumed = run(command(1, "a"));
+  ASSERT_EQ(resumed.code, 0) << resumed.output;
+  EXPECT_THAT(resumed.output, HasSubstr("--reserve-steps"));
+  EXPECT_EQ(result("a")["steps"], 400 - lost);
+  EXPECT_EQ(book("a").charged(), 400);
+}
+
+TEST_F(ResumeTest, TheWorldSizeMayChange) {
+  ASSERT_EQ(interrupted(command(2, "a"), "a", "TERM").code, static_cast<int>(ExitCode::checkpointed));
+  const Outcome resumed = run(command(4, "a"));
+  ASSERT_EQ(resumed.code, 0) << resumed.output;
+  const ledger::Ledger after = book("a");
+  ASSERT_EQ(after.segments.size(), 2U);
+  EXPECT_EQ(after.segments[1].header.plan.world_size(), 4);
+  EXPECT_EQ(after.charged(), 400) << "no step was lost";
+}
+
+TEST_F(ResumeTest, ADamagedCheckpointIsPassedOver) {
+  ASSERT_EQ(interrupted(command(1, "a", {{"reserve-steps", "100"}}), "a", "USR1").code, 85);
+  std::vector<fs::path> checkpoints;
+  for (const auto& entry : fs::directory_iterator(folder_ / "a/checkpoints")) checkpoints.push_back(entry.path());
+  std::ranges::sort(checkpoints);
+  ASSERT_EQ(checkpoints.size(), 2U);
+  for (const fs::path& path : checkpoints) {
+    EXPECT_EQ(fs::status(path).permissions(), fs::perms::owner_read | fs::perms::owner_write) << "it holds the secret";
+  }
+  const std::vector<float> values = io::read_tensor_file(checkpoints[1]).tensors.begin()->second.values;
+  std::string bytes = read_file(checkpoints[1]);
+  const std::size_t data = bytes.find({reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)});
+  ASSERT_NE(data, std::string::npos);
+  bytes[data] ^= 1;
+  std::ofstream(checkpoints[1], std::ios::binary) << bytes;
+  const Outcome resumed = run(command(1, "a", {{"reserve-steps", "100"}}));
+  ASSERT_EQ(resumed.code, 0) << resumed.output;
+  EXPECT_THAT(resumed.output, HasSubstr("trying an older checkpoint"));
+  EXPECT_EQ(book("a").segments.size(), 2U);
+}
+
+TEST_F(ResumeTest, AnotherPlanAShorterLedgerAndAFinishedRunAreRefused) {
+  ASSERT_EQ(interrupted(command(1, "a"), "a", "USR1").code, 85);
+  const std::string before = read_file(folder_ / "a/ledger.jsonl");
+
+  const Outcome other = run(command(1, "a", {{"noise-multiplier", "0.7"}}));
+  EXPECT_EQ(other.code, static_cast<int>(ExitCode::privacy)) << other.output;
+  EXPECT_THAT(other.output, HasSubstr("noise_multiplier 1.5 became 0.7"));
+  const Outcome never = run(command(1, "a", {{"resume", "never"}}));
+  EXPECT_EQ(never.code, static_cast<int>(ExitCode::privacy)) << never.output;
+  EXPECT_EQ(read_file(folder_ / "a/ledger.jsonl"), before);
+
+  const std::string last_line = lines_of(folder_ / "a/ledger.jsonl").back() + "\n";
+  fs::resize_file(folder_ / "a/ledger.jsonl", before.size() - last_line.size());
+  const Outcome shorter = run(command(1, "a"));
+  EXPECT_EQ(shorter.code, static_cast<int>(ExitCode::privacy)) << shorter.output;
+  EXPECT_THAT(shorter.output, HasSubstr("ledger"));
+
+  std::ofstream(folder_ / "a/ledger.jsonl", std::ios::app) << last_line;
+  ASSERT_EQ(run(command(1, "a")).code, 0);
+  EXPECT_EQ(run(command(1, "a")).code, static_cast<int>(ExitCode::privacy)) << "a finished run is not begun again";
+}
+
+}  // namespace
+}  // namespace ripieno::test
