@@ -1,8 +1,8 @@
-// ripieno-privacy: what a run costs in privacy, before it (epsilon, delta, calibrate) and after it (analyze).
+// ripieno-privacy: what a run costs in privacy, before it (epsilon, delta, steps, calibrate) and after it (analyze,
+// audit).
 
 #include <boost/version.hpp>
 #include <cmath>
-#include <fstream>
 #include <iostream>
 #include <ripieno/accounting/base/error.hpp>
 #include <ripieno/accounting/base/text.hpp>
@@ -13,17 +13,41 @@
 #include <ripieno/accounting/cli/options.hpp>
 #include <ripieno/accounting/cli/program.hpp>
 
-namespace {
+#include "privacy_commands.hpp"
 
-using namespace ripieno;
-
-constexpr const char* k_adjacency = "add-remove";
+namespace ripieno::privacy {
 
 std::vector<std::string> dependencies() {
   return {std::string("Boost ") + BOOST_LIB_VERSION, "nlohmann-json " + std::to_string(NLOHMANN_JSON_VERSION_MAJOR) +
                                                          "." + std::to_string(NLOHMANN_JSON_VERSION_MINOR) + "." +
                                                          std::to_string(NLOHMANN_JSON_VERSION_PATCH)};
 }
+
+Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+
+void print_json(const Json& json) { std::cout << json.dump(2) << "\n"; }
+
+}  // namespace ripieno::privacy
+
+namespace {
+
+using namespace ripieno;
+using namespace ripieno::privacy;
+
+constexpr const char* k_adjacency = "add-remove";
+
+constexpr std::int64_t k_most_steps = (std::int64_t{1} << 53) - 1;
+
+constexpr const char* k_epsilon_example =
+    "ripieno-privacy epsilon --noise-multiplier 1.1 --sample-rate 0.01 --steps 1000 --delta 1e-5";
+constexpr const char* k_delta_example =
+    "ripieno-privacy delta --noise-multiplier 1.1 --sample-rate 0.01 --steps 1000 --epsilon 2";
+constexpr const char* k_calibrate_example =
+    "ripieno-privacy calibrate --epsilon 3 --delta 1e-5 --sample-rate 0.01 --steps 1000";
+constexpr const char* k_calibrate_rate_example =
+    "ripieno-privacy calibrate --epsilon 3 --delta 1e-5 --noise-multiplier 1.1 --steps 1000";
+constexpr const char* k_steps_example =
+    "ripieno-privacy steps --epsilon 3 --delta 1e-5 --noise-multiplier 1.1 --sample-rate 0.01";
 
 /// The options that describe Poisson-sampled Gaussian steps.
 struct Setting {
@@ -41,8 +65,7 @@ struct Setting {
   }
 
   void check_steps() const {
-    constexpr std::int64_t k_most = std::int64_t{1} << 53;
-    if (steps >= 0 && steps < k_most) return;
+    if (steps >= 0 && steps <= k_most_steps) return;
     throw UsageError("--steps is " + std::to_string(steps), "must be in [0, 2^53)");
   }
 };
@@ -62,9 +85,10 @@ void add_option(cli::Group& group, Setting& setting, const std::string& name) {
 }
 
 /// Reads the options `names`, all of which must be given. False when there is nothing left to do.
-bool parse_setting(const std::string& command, const std::string& summary, std::initializer_list<const char*> names,
-                   std::span<const std::string> arguments, Setting& setting) {
+bool parse_setting(const std::string& command, const std::string& summary, const std::string& example,
+                   std::initializer_list<const char*> names, std::span<const std::string> arguments, Setting& setting) {
   cli::Options options("ripieno-privacy " + command, summary, dependencies());
+  options.example(example);
   cli::Group& group = options.group("setting");
   for (const char* name : names) {
     add_option(group, setting, name);
@@ -75,10 +99,6 @@ bool parse_setting(const std::string& command, const std::string& summary, std::
   setting.check_steps();
   return true;
 }
-
-Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
-
-void print_json(const Json& json) { std::cout << json.dump(2) << "\n"; }
 
 void print_setting(const Setting& setting) {
   std::cout << setting.steps << " steps, sample rate " << format_double(setting.sample_rate) << ", noise multiplier "
@@ -100,7 +120,7 @@ Json setting_json(const Setting& setting, const std::string& method) {
 
 int run_epsilon(std::span<const std::string> arguments) {
   Setting setting;
-  if (!parse_setting("epsilon", "Epsilon of Poisson-sampled Gaussian steps at a delta.",
+  if (!parse_setting("epsilon", "Epsilon of Poisson-sampled Gaussian steps at a delta.", k_epsilon_example,
                      {"noise-multiplier", "sample-rate", "steps", "delta"}, arguments, setting)) {
     return 0;
   }
@@ -127,7 +147,7 @@ int run_epsilon(std::span<const std::string> arguments) {
 
 int run_delta(std::span<const std::string> arguments) {
   Setting setting;
-  if (!parse_setting("delta", "Delta of Poisson-sampled Gaussian steps at an epsilon.",
+  if (!parse_setting("delta", "Delta of Poisson-sampled Gaussian steps at an epsilon.", k_delta_example,
                      {"noise-multiplier", "sample-rate", "steps", "epsilon"}, arguments, setting)) {
     return 0;
   }
@@ -147,16 +167,49 @@ int run_delta(std::span<const std::string> arguments) {
   return 0;
 }
 
+/// Reads the options of calibrate: one of noise multiplier and sample rate is given, the other is sought.
+bool parse_calibration(std::span<const std::string> arguments, Setting& setting, bool& seeks_rate) {
+  cli::Options options(
+      "ripieno-privacy calibrate",
+      "The noise multiplier with which steps at a sample rate stay within an epsilon and delta, or the "
+      "largest sample rate with which steps of a noise multiplier do. Give one, get the other.",
+      dependencies());
+  options.example(k_calibrate_example);
+  options.example(k_calibrate_rate_example);
+  cli::Group& group = options.group("setting");
+  for (const char* name : {"epsilon", "delta", "steps"}) {
+    add_option(group, setting, name);
+    group.required();
+  }
+  std::optional<double> rate;
+  std::optional<double> noise;
+  group.add("sample-rate", rate, "Q", "probability with which a step draws an example; seeks the noise multiplier");
+  group.add("noise-multiplier", noise, "S", "noise over clipping norm; seeks the sample rate");
+  options.group("output").add("json", setting.json, "", "print JSON");
+  if (!options.parse(arguments)) return false;
+  if (rate.has_value() == noise.has_value()) {
+    throw UsageError("calibrate needs one of --sample-rate and --noise-multiplier",
+                     rate ? "both are given" : "neither is given", "leave out the one that is sought");
+  }
+  setting.check_steps();
+  setting.sample_rate = SampleRate(rate.value_or(0)).value();
+  setting.noise_multiplier = NoiseMultiplier(noise.value_or(0)).value();
+  seeks_rate = noise.has_value();
+  return true;
+}
+
 int run_calibrate(std::span<const std::string> arguments) {
   Setting setting;
-  if (!parse_setting("calibrate", "The noise multiplier with which steps stay within an epsilon and delta.",
-                     {"epsilon", "delta", "sample-rate", "steps"}, arguments, setting)) {
-    return 0;
-  }
+  bool seeks_rate = false;
+  if (!parse_calibration(arguments, setting, seeks_rate)) return 0;
   const double target = Epsilon(setting.epsilon).value();
   const double delta = Delta(setting.delta).value();
-  setting.noise_multiplier =
-      accounting::calibrate_noise_multiplier(target, delta, SampleRate(setting.sample_rate).value(), setting.steps);
+  if (seeks_rate) {
+    setting.sample_rate = calibrate_sample_rate(setting.noise_multiplier, setting.steps, target, delta);
+  } else {
+    setting.noise_multiplier =
+        accounting::calibrate_noise_multiplier(target, delta, setting.sample_rate, setting.steps);
+  }
   const Schedule schedule = setting.schedule();
   const accounting::Interval reached = epsilon_of_schedule(schedule, delta);
   if (setting.json) {
@@ -168,68 +221,55 @@ int run_calibrate(std::span<const std::string> arguments) {
     print_json(json);
     return 0;
   }
-  std::cout << "noise multiplier " << ledger::shown_upper(setting.noise_multiplier) << " (exactly "
-            << format_double(setting.noise_multiplier) << ")\n  epsilon <= " << ledger::shown_upper(reached.upper)
-            << " at delta " << format_double(delta) << " after " << setting.steps << " steps at sample rate "
-            << format_double(setting.sample_rate) << "\n";
+  if (seeks_rate) {
+    std::cout << "sample rate " << ledger::shown_lower(setting.sample_rate) << " (exactly "
+              << format_double(setting.sample_rate) << ")\n";
+  } else {
+    std::cout << "noise multiplier " << ledger::shown_upper(setting.noise_multiplier) << " (exactly "
+              << format_double(setting.noise_multiplier) << ")\n";
+  }
+  std::cout << "  epsilon <= " << ledger::shown_upper(reached.upper) << " at delta " << format_double(delta)
+            << "\n\nof ";
+  print_setting(setting);
   print_assumptions();
   return 0;
 }
 
-/// Rows (epsilon, delta) from epsilon 0 until delta is below a millionth of the first delta asked for.
-void write_curve(const std::string& path, const Schedule& schedule, double last_delta) {
-  constexpr int k_points = 200;
-  std::ofstream file(path);
-  file << "epsilon,delta\n";
-  const double end = epsilon_of_schedule(schedule, last_delta * 1e-6).upper;
-  for (int i = 0; std::isfinite(end) && i <= k_points; ++i) {
-    const double epsilon = end * i / k_points;
-    file << format_double(epsilon) << "," << format_double(delta_of_schedule(schedule, epsilon).upper) << "\n";
-  }
-  if (!file.flush()) throw DataError("cannot write " + path);
-}
+std::string steps_text(std::int64_t steps) { return std::to_string(steps) + (steps == 1 ? " step" : " steps"); }
 
-void print_attacks(const Schedule& schedule) {
-  const accounting::Interval advantage = delta_of_schedule(schedule, 0);
-  std::cout << "\nAgainst an attacker who guesses whether one example was used\n"
-            << "  true-positive rate exceeds the false-positive rate by at most "
-            << ledger::shown_upper(advantage.upper) << "\n";
-  for (const double alpha : {0.001, 0.01, 0.1}) {
-    const double power = 1 - schedule.releases.beta_at(std::fmin(1, alpha + schedule.tail)) + schedule.tail;
-    std::cout << "  at false-positive rate " << format_double(alpha) << " the true-positive rate is at most "
-              << format_rounded_up(std::fmin(1, power), 4) << "\n";
-  }
-}
-
-int run_analyze(std::span<const std::string> arguments) {
-  std::vector<std::string> paths;
-  std::vector<double> deltas;
-  std::optional<std::string> curve;
-  bool json = false;
-  cli::Options options(
-      "ripieno-privacy analyze",
-      "What the runs behind one or several ledgers cost. Several must be over the same data; their costs "
-      "are composed.",
-      dependencies());
-  options.positional("LEDGER", paths, "a run's ledger.jsonl", 1);
-  options.group("figures").add("delta", deltas, "D", "a delta to report epsilon for; by default the plan's");
-  cli::Group& output = options.group("output");
-  output.add("json", json, "", "print JSON");
-  output.add("curve", curve, "FILE.csv", "write delta as a function of epsilon");
-  if (!options.parse(arguments)) return 0;
-
-  std::vector<ledger::Ledger> ledgers;
-  for (const std::string& path : paths) ledgers.push_back(ledger::read(path));
-  const ledger::Analysis analysis = ledger::analyse(std::move(ledgers));
-  if (deltas.empty() && analysis.default_delta > 0) deltas.push_back(analysis.default_delta);
-  for (double& delta : deltas) delta = Delta(delta).value();
-  if (curve && !deltas.empty()) write_curve(*curve, analysis.schedule, deltas.front());
-  if (json) {
-    print_json(ledger::report_json(analysis, deltas));
+int run_steps(std::span<const std::string> arguments) {
+  Setting setting;
+  if (!parse_setting("steps", "How many steps an epsilon and delta pay for: the largest T within them.",
+                     k_steps_example, {"epsilon", "delta", "noise-multiplier", "sample-rate"}, arguments, setting)) {
     return 0;
   }
-  std::cout << ledger::report_text(analysis, deltas);
-  if (analysis.is_private && analysis.steps > 0) print_attacks(analysis.schedule);
+  const double target = Epsilon(setting.epsilon).value();
+  const double delta = Delta(setting.delta).value();
+  setting.steps = most_steps(NoiseMultiplier(setting.noise_multiplier).value(), SampleRate(setting.sample_rate).value(),
+                             target, delta);
+  const Schedule schedule = setting.schedule();
+  const accounting::Interval reached = epsilon_of_schedule(schedule, delta);
+  if (setting.json) {
+    Json json = {{"epsilon", number(reached.upper)},
+                 {"epsilon_lower", number(reached.lower)},
+                 {"epsilon_target", target},
+                 {"delta", delta}};
+    json.update(setting_json(setting, schedule.releases.method(delta)));
+    print_json(json);
+    return 0;
+  }
+  std::cout << steps_text(setting.steps) << " of sample rate " << format_double(setting.sample_rate)
+            << " and noise multiplier " << format_double(setting.noise_multiplier) << " (adjacency: " << k_adjacency
+            << ")\n  epsilon <= " << ledger::shown_upper(reached.upper) << " at delta " << format_double(delta);
+  if (setting.steps < k_most_steps) {
+    ++setting.steps;
+    std::cout << "; one step more and it is "
+              << ledger::shown_upper(epsilon_of_schedule(setting.schedule(), delta).upper);
+  } else {
+    std::cout << "; more steps than can be counted would stay within " << format_double(target);
+  }
+  std::cout << "\n";
+  print_assumptions();
   return 0;
 }
 
@@ -237,10 +277,13 @@ int run_analyze(std::span<const std::string> arguments) {
 
 int main(int argc, char** argv) {
   const std::vector<cli::Command> commands = {
-      {"epsilon", "epsilon of a schedule at a delta", run_epsilon},
-      {"delta", "delta of a schedule at an epsilon", run_delta},
-      {"calibrate", "the noise multiplier for an epsilon and delta", run_calibrate},
-      {"analyze", "what a run's ledger proves", run_analyze},
+      {"epsilon", "epsilon of a schedule at a delta", run_epsilon, k_epsilon_example},
+      {"delta", "delta of a schedule at an epsilon", run_delta, k_delta_example},
+      {"steps", "the number of steps that an epsilon and delta pay for", run_steps, k_steps_example},
+      {"calibrate", "the noise multiplier, or the sample rate, for an epsilon and delta", run_calibrate,
+       k_calibrate_example},
+      {"analyze", "what a run's ledger proves", run_analyze, k_analyze_example},
+      {"audit", "what guesses about canaries prove against the accounting", run_audit, k_audit_example},
   };
   return cli::run_program("ripieno-privacy", [&] {
     return cli::dispatch("ripieno-privacy", "Privacy accounting for differentially private training.", commands,

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <condition_variable>
 #include <csignal>
 #include <cstring>
@@ -13,6 +14,7 @@
 #include <ripieno/accounting/base/log.hpp>
 #include <ripieno/accounting/base/text.hpp>
 #include <ripieno/io/ledger_writer.hpp>
+#include <ripieno/io/run_owner.hpp>
 #include <thread>
 #include <utility>
 
@@ -47,9 +49,7 @@ class Descriptor {
 class LedgerFile {
  public:
   LedgerFile(std::filesystem::path path, Descriptor fd, std::int64_t length)
-      : path_(std::move(path)), fd_(std::move(fd)), length_(length) {
-    lock();
-  }
+      : path_(std::move(path)), fd_(std::move(fd)), length_(length), owner_(claim()) {}
 
   static LedgerFile create(const std::filesystem::path& path) {
     Descriptor fd(path, O_WRONLY | O_APPEND | O_CREAT | O_EXCL, 0644);
@@ -61,11 +61,13 @@ class LedgerFile {
     return {path, std::move(fd), 0};
   }
 
-  static LedgerFile reopen(const std::filesystem::path& path, std::int64_t length) {
+  /// Only once the file is locked does it make sense to look where it ends: `expect` says where.
+  static LedgerFile reopen(const std::filesystem::path& path) {
     Descriptor fd(path, O_WRONLY | O_APPEND);
     if (!fd.is_open()) fail_errno("cannot open " + path.string());
-    return {path, std::move(fd), length};
+    return {path, std::move(fd), 0};
   }
+  void expect(std::int64_t length) noexcept { length_ = length; }
 
   /// Appends and syncs, whole or not at all as far as the caller may believe.
   void append(const std::string& text) {
@@ -91,11 +93,27 @@ class LedgerFile {
   [[nodiscard]] std::int64_t length() const noexcept { return length_; }
 
  private:
-  /// File systems without locks leave only the check before each append.
-  void lock() const {
-    if (::flock(fd_.get(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
-    throw PrivacyError("another process writes to " + path_.string(), "two runs must not share a ledger",
-                       "wait for it to end, or stop it");
+  /// Locks the file and puts this process into its owner file. PrivacyError when another process is at work on it.
+  [[nodiscard]] RunOwner claim() const {
+    const OwnerRecord self = this_process();
+    const std::optional<OwnerRecord> owner = read_owner(path_);
+    if (owner) refuse_live_owner(path_, self, *owner);
+    // The start of this job before the last may need a moment to end.
+    constexpr int k_patience_s = 20;
+    lock(owner && takes_over(self, *owner) ? k_patience_s : 0, owner ? owner->text() : "");
+    return {path_, self};
+  }
+
+  /// File systems without locks leave only the owner file and the check before each append.
+  void lock(int patience_s, const std::string& owner) const {
+    for (int waited = 0; ::flock(fd_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK; ++waited) {
+      if (waited == patience_s) {
+        throw PrivacyError("another process writes to " + path_.string(),
+                           owner.empty() ? "two runs must not share a ledger" : owner,
+                           "wait for it to end, or stop it");
+      }
+      std::this_thread::sleep_for(std::chrono::seconds(1));
+    }
   }
 
   void check_ours() const {
@@ -117,6 +135,7 @@ class LedgerFile {
   std::filesystem::path path_;
   Descriptor fd_;
   std::int64_t length_;
+  RunOwner owner_;
 };
 
 }  // namespace
@@ -317,6 +336,7 @@ LedgerWriter LedgerWriter::create(const std::filesystem::path& path, const Priva
 
 LedgerWriter LedgerWriter::append_segment(const std::filesystem::path& path, const PrivacyPlan& plan,
                                           const SegmentStart& start) {
+  LedgerFile file = LedgerFile::reopen(path);
   const ledger::Ledger existing = ledger::read(path);
   if (existing.header.dataset_id != plan.dataset_id() || existing.header.num_examples != plan.num_examples()) {
     throw PrivacyError("ledger " + path.string() + " is over dataset " + existing.header.dataset_id + " of " +
@@ -328,7 +348,7 @@ LedgerWriter LedgerWriter::append_segment(const std::filesystem::path& path, con
   const std::string text = ledger::segment_text(segment_header(index, plan, start, existing.torn_bytes));
   const std::string torn = bytes_at(path, existing.whole_bytes, existing.torn_bytes);
   const ledger::ChainHash head = ledger::chain_hash(existing.head, torn + text);
-  LedgerFile file = LedgerFile::reopen(path, existing.whole_bytes + existing.torn_bytes);
+  file.expect(existing.whole_bytes + existing.torn_bytes);
   file.append(ledger::seal_line(text, head));
   return LedgerWriter(std::make_unique<Impl>(std::move(file), Impl::Position{.segment = index,
                                                                              .next_step = start.first_step,
@@ -339,6 +359,7 @@ LedgerWriter LedgerWriter::append_segment(const std::filesystem::path& path, con
 
 LedgerWriter LedgerWriter::continue_segment(const std::filesystem::path& path, const PrivacyPlan& plan,
                                             const std::string& nonce_hash, std::int64_t next_step) {
+  LedgerFile file = LedgerFile::reopen(path);
   const ledger::Ledger existing = ledger::read(path);
   const auto refuse = [&](const std::string& why) {
     throw PrivacyError("the last segment of " + path.string() + " cannot go on", why,
@@ -353,7 +374,7 @@ LedgerWriter LedgerWriter::continue_segment(const std::filesystem::path& path, c
     refuse("its next step is " + std::to_string(last.next_step()) + ", the checkpoint's is " +
            std::to_string(next_step));
   }
-  LedgerFile file = LedgerFile::reopen(path, existing.whole_bytes);
+  file.expect(existing.whole_bytes);
   return LedgerWriter(std::make_unique<Impl>(std::move(file), Impl::Position{.segment = last.header.index,
                                                                              .next_step = next_step,
                                                                              .records = existing.charged(),

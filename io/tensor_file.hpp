@@ -24,9 +24,9 @@ enum class Readers {
 using TextAttributes = std::map<std::string, std::string>;
 
 /// Writes the arrays as contiguous little-endian datasets of those names at the root of a new HDF5 file, with text
-/// attributes on the root and, as attribute `sha256`, a checksum over all of it. The file is there whole and durably, or
-/// not at all; equal arguments give equal bytes. DataError when it exists or cannot be written; UsageError when a shape
-/// does not fit its values, or an attribute is called sha256.
+/// attributes on the root and, as attribute `sha256`, a checksum over all of it. The file is there whole and durably,
+/// or not at all; equal arguments give equal bytes. DataError when it exists or cannot be written; UsageError when a
+/// shape does not fit its values, or an attribute is called sha256.
 void write_tensor_file(const std::filesystem::path& path, const TextAttributes& attributes,
                        std::span<const NamedTensor> tensors, Readers readers = Readers::everyone);
 

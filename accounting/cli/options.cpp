@@ -23,31 +23,34 @@ std::string advice_for(const std::string& word, std::span<const std::string> kno
   return near.empty() ? "see --help" : "did you mean " + prefix + near + "?";
 }
 
-/// "  --name VALUE" and the help beside it, wrapped.
-std::string help_entry(const std::string& left, const std::string& help) {
-  std::string text = "  " + left;
-  std::size_t column = text.size();
-  const auto new_line = [&] {
-    text.append("\n").append(k_help_column, ' ');
-    column = k_help_column;
-  };
-  if (column + 2 > k_help_column) {
-    new_line();
-  } else {
-    text.append(k_help_column - column, ' ');
-    column = k_help_column;
-  }
-  std::istringstream words(help);
+/// Adds `text` to `out`, whose last line has `column` letters, with line breaks; further lines begin at `indent`.
+void append_wrapped(std::string& out, std::size_t column, std::size_t indent, const std::string& text) {
+  std::istringstream words(text);
   for (std::string word; words >> word;) {
-    if (column > k_help_column && column + 1 + word.size() > k_help_width) new_line();
-    if (column > k_help_column) {
-      text.push_back(' ');
+    if (column > indent && column + 1 + word.size() > k_help_width) {
+      out.append("\n").append(indent, ' ');
+      column = indent;
+    }
+    if (column > indent) {
+      out.push_back(' ');
       ++column;
     }
-    text.append(word);
+    out.append(word);
     column += word.size();
   }
-  return text + "\n";
+  out.push_back('\n');
+}
+
+/// "  --name VALUE" and the help beside it, or below it where it is long.
+std::string help_entry(const std::string& left, const std::string& help) {
+  std::string text = "  " + left;
+  if (text.size() + 2 > k_help_column) {
+    text.append("\n").append(k_help_column, ' ');
+  } else {
+    text.append(k_help_column - text.size(), ' ');
+  }
+  append_wrapped(text, k_help_column, k_help_column, help);
+  return text;
 }
 
 std::string help_entry(const Option& option) {
@@ -111,6 +114,8 @@ void Options::positional(std::string name, std::vector<std::string>& target, std
   positional_ = &target;
   least_positional_ = least;
 }
+
+void Options::example(std::string command_line) { examples_.push_back(std::move(command_line)); }
 
 bool Options::parse(std::span<const std::string> arguments) {
   apply_command_line(arguments);
@@ -266,7 +271,10 @@ void Options::check_required() const {
 std::string Options::help() const {
   std::string text = "Usage: " + program_;
   if (positional_ != nullptr) text += " " + positional_name_ + (least_positional_ > 0 ? "..." : "");
-  text += " [options]\n" + summary_ + "\n";
+  text += " [options]\n";
+  append_wrapped(text, 0, 0, summary_);
+  if (!examples_.empty()) text += "\nfor example:\n";
+  for (const std::string& example : examples_) text += "  " + example + "\n";
   if (positional_ != nullptr) text += "\n" + help_entry(positional_name_, positional_help_);
   const auto print = [&](const Group& group) {
     text += "\n" + group.title() + ":\n";

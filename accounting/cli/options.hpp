@@ -58,6 +58,9 @@ class Options {
   /// Words that are no options go to `target`, at least `least` of them.
   void positional(std::string name, std::vector<std::string>& target, std::string help, std::size_t least);
 
+  /// A command line worth imitating, for the help.
+  void example(std::string command_line);
+
   /// Reads the command line, then, for options that it does not give, the --config file, and sets the log level. False
   /// when the program has nothing left to do: --help, --version or --dump-config was printed. UsageError for anything
   /// that is wrong; unknown names come with the nearest known one.
@@ -93,6 +96,7 @@ class Options {
   std::vector<std::string> dependencies_;
   std::deque<Group> groups_;
   Group common_{"general"};
+  std::vector<std::string> examples_;
   std::string positional_name_;
   std::string positional_help_;
   std::size_t least_positional_ = 0;

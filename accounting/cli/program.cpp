@@ -44,6 +44,7 @@ int dispatch(const std::string& program, const std::string& summary, std::span<c
     std::cout << "Usage: " << program << " COMMAND [options]\n" << summary << "\n\ncommands:\n";
     for (const Command& command : commands) {
       std::cout << "  " << command.name << std::string(width + 3 - command.name.size(), ' ') << command.summary << "\n";
+      if (!command.example.empty()) std::cout << std::string(width + 5, ' ') << command.example << "\n";
     }
     std::cout << "\n'" << program << " COMMAND --help' tells the options of a command.\n";
     return 0;

@@ -18,6 +18,7 @@ struct Command {
   std::string name;
   std::string summary;
   std::function<int(std::span<const std::string> arguments)> run;
+  std::string example = {};  ///< a command line worth imitating, for the list of commands
 };
 
 /// Runs the command that the first argument names. Prints the list of commands for --help, the version for --version.

@@ -21,11 +21,10 @@ constexpr double k_inf = std::numeric_limits<double>::infinity();
 constexpr std::size_t k_max_nodes = 1 << 16;
 constexpr double k_frequency_work = 64;    // of one frequency apart from its nodes, in nodes
 constexpr double k_step_rounding = 2e-14;  // of one step's transform, about
+constexpr double k_rough_error = 1e-9;     // allowed for in what the decay bound is told
+constexpr double k_stride = 16;            // between two frequencies tried
 constexpr std::size_t k_rotations = 32;    // between two fresh evaluations of e^{iuL}
 constexpr std::size_t k_lanes = 8;
-
-// sum_{k >= 1} e^{-kx}, x > 0
-double geometric(double x) { return x > 0 ? 1 / std::expm1(x) : k_inf; }
 
 // Adds up n complex numbers and multiplies each by its rotation; n is a multiple of k_lanes.
 RIPIENO_VECTOR_CLONES
@@ -91,53 +90,20 @@ class FrequencySweep {
 Contour::Contour(const ComposedLoss& loss, RoughCumulant& rough, const Saddle& saddle, const Options& options)
     : loss_(loss), c_(saddle.c), lost_mass_(loss.lost_mass()) {
   choose_spacing(saddle, rough, options.tolerance);
-  choose_nodes(saddle, options);
+  choose_nodes(saddle, rough, options);
   sum_parts();
   nodes_.clear();
   decay_.clear();
 }
 
-// The trapezoid rule of spacing h = 2 pi / D gives exactly sum_k e^{ckD} delta(epsilon + kD) (Poisson's summation). On
-// the left delta <= 1; on the right delta is bounded by the moment bound at some c2 > c.
-Contour::Period Contour::shortest_period(double c, const Saddle& saddle, RoughCumulant& rough, double log_goal) {
-  const double left = -log_goal / c;
-  Period best{c, k_inf, 0};
-  double right = k_inf;
-  for (const double factor : {1.1, 1.2, 1.35, 1.55, 1.8, 2.2, 2.8, 3.6, 5.0, 8.0, 13.0, 20.0}) {
-    const double c2 = c * factor;
-    const double bound = log_moment_bound(rough(c2).value, c2, saddle.epsilon) + 1e-6;
-    const double needed = std::max(0.0, (bound - log_goal) / (c2 - c));
-    if (needed < right) {
-      right = needed;
-      best.alias_order = c2;
-    }
-    if (needed < left) break;
-  }
-  best.length = std::max(left, right) + 0.1 / c;
-  return best;
-}
-
-// With a heavy tail the right-hand images need a long period at the saddle; further left they need less, and the sum
-// gets larger than its result only by a factor that double precision can bear.
+// The trapezoid rule of spacing h = 2 pi / D gives exactly sum_k e^{ckD} delta(epsilon + kD) (Poisson's summation).
 void Contour::choose_spacing(const Saddle& saddle, RoughCumulant& rough, double tolerance) {
-  const double log_goal = saddle.log_delta + std::log(tolerance);
-  Period best = shortest_period(saddle.c, saddle, rough, log_goal);
   const double log_bearable_loss =
       std::clamp(std::log(10 * std::max(tolerance, 1e-11) / (loss_.steps() * k_step_rounding)), 1.0, 11.5);
-  const bool heavy_tail = best.length > 2 * -log_goal / saddle.c;
-  for (const double factor : {0.8, 0.64, 0.5, 0.4, 0.3, 0.2, 0.14, 0.1}) {
-    if (!heavy_tail) break;
-    const double c = saddle.c * factor;
-    const double log_loss = rough(c).value - c * saddle.epsilon - std::log(c * (1 + c)) - saddle.log_delta;
-    if (log_loss > log_bearable_loss) break;
-    const Period candidate = shortest_period(c, saddle, rough, log_goal);
-    if (candidate.length < best.length) best = candidate;
-  }
-  c_ = best.c;
-  alias_order_ = best.alias_order;
-  alias_cumulant_ = certified_cumulant(loss_, alias_order_);
-  period_ = best.length;
-  spacing_ = 2 * std::numbers::pi / period_;
+  period_ = best_period(saddle, rough, saddle.log_delta + std::log(tolerance), log_bearable_loss);
+  c_ = period_.c;
+  alias_cumulant_ = certified_cumulant(loss_, period_.order);
+  spacing_ = 2 * std::numbers::pi / period_.length;
 }
 
 double Contour::log_decay(double frequency) const {
@@ -146,50 +112,69 @@ double Contour::log_decay(double frequency) const {
   return total;
 }
 
-// Finds the frequency after which the rest of the sum is certainly small, and nodes that are good up to there.
-void Contour::choose_nodes(const Saddle& saddle, const Options& options) {
-  const double deviation = std::sqrt(saddle.second);
-  highest_ = 10 / deviation;
-  const double log_tolerance = std::clamp(std::log(options.tolerance / loss_.steps()) - 8, -40.0, -20.0);
+// The frequency after which the rest of the sum is certainly small:
+// tail <= e^{log_scale - c epsilon} / pi * decay(U) * integral_U^inf du / u^2
+double Contour::needed_frequency(const Saddle& saddle, double cumulant, double tolerance) const {
+  const double goal =
+      saddle.log_delta + std::log(tolerance) - (cumulant - c_ * saddle.epsilon) + std::log(std::numbers::pi);
+  const auto enough = [&](double frequency) { return log_decay(frequency) - std::log(frequency) <= goal; };
+  double needed = 1 / std::sqrt(saddle.second);
+  while (!enough(needed) && needed < 1e12) needed *= 2;
+  for (double low = needed / 2, high = needed; high > 1.05 * low;) {
+    const double middle = std::sqrt(low * high);
+    (enough(middle) ? high : low) = middle;
+    needed = high;
+  }
+  return needed;
+}
+
+// Nodes that are good up to `highest_`. Returns the work of one frequency; +inf when they are not resolved.
+double Contour::build_nodes(double tolerance) {
+  const double log_tolerance = std::clamp(std::log(tolerance / loss_.steps()) - 8, -40.0, -20.0);
+  nodes_.clear();
+  double work = 0;
+  log_scale_ = 0.5 * loss_.gaussian_mu_squared * c_ * (c_ + 1);
+  for (const auto& [law, steps] : loss_.parts) {
+    nodes_.push_back(tilted_nodes(law, c_, highest_, k_max_nodes, log_tolerance));
+    const TiltedNodes& nodes = nodes_.back();
+    log_scale_ += steps * nodes.log_transform;
+    work += static_cast<double>(nodes.loss.size()) + k_frequency_work;
+    if (!std::isfinite(nodes.quadrature_error)) work = k_inf;
+  }
+  return std::max(work, k_frequency_work);
+}
+
+void Contour::choose_nodes(const Saddle& saddle, RoughCumulant& rough, const Options& options) {
+  // The decay bound holds if the transform is no greater than it was told, which is checked below.
+  std::vector<double> told;
+  for (std::size_t i = 0; i < loss_.parts.size(); ++i) {
+    told.push_back(rough.log_transform(i, c_) + k_rough_error);
+    decay_.emplace_back(loss_.parts[i].law, c_, told[i], options.fineness);
+  }
+  const double needed = needed_frequency(saddle, rough(c_).value, options.tolerance);
   double ceiling = k_inf;  // where the work would exceed its limit
-  for (int round = 0; round < 12; ++round) {
-    nodes_.clear();
-    decay_.clear();
-    double work = 0;  // of one frequency
-    bool resolved = true;
-    log_scale_ = 0.5 * loss_.gaussian_mu_squared * c_ * (c_ + 1);
-    for (const auto& [law, steps] : loss_.parts) {
-      nodes_.push_back(tilted_nodes(law, c_, highest_, k_max_nodes, log_tolerance));
-      const TiltedNodes& nodes = nodes_.back();
-      decay_.emplace_back(law, c_, nodes.log_transform + nodes.error(c_, 0), options.fineness);
-      log_scale_ += steps * nodes.log_transform;
-      work += static_cast<double>(nodes.loss.size()) + k_frequency_work;
-      resolved = resolved && std::isfinite(nodes.quadrature_error);
-    }
-    const double affordable = options.max_work / std::max(work, k_frequency_work) * spacing_;
-    if (!resolved || highest_ > affordable) {
+  // In strides, since nodes for a frequency that turns out to be too high are dear.
+  highest_ = std::min(needed, 10 * k_stride / std::sqrt(saddle.second));
+  for (int round = 0; round < 16; ++round) {
+    const double work = build_nodes(options.tolerance);
+    const double affordable = options.max_work / work * spacing_;
+    if (highest_ > affordable) {
       limited_ = true;
       // The number of nodes falls with the highest frequency too.
-      ceiling = resolved ? std::sqrt(highest_ * affordable) : 0.25 * highest_;
+      ceiling = affordable > 0 ? 0.97 * std::sqrt(highest_ * affordable) : 0.25 * highest_;
       highest_ = ceiling;
       continue;
     }
-    // tail <= e^{log_scale - c epsilon} / pi * decay(U) * integral_U^inf du / u^2
-    const double goal = saddle.log_delta + std::log(options.tolerance) - (log_scale_ - c_ * saddle.epsilon) +
-                        std::log(std::numbers::pi);
-    const auto enough = [&](double frequency) { return log_decay(frequency) - std::log(frequency) <= goal; };
-    double needed = 1 / deviation;
-    while (!enough(needed) && needed < 1e12) needed *= 2;
-    for (double low = needed / 2, high = needed; high > 1.05 * low;) {
-      const double middle = std::sqrt(low * high);
-      (enough(middle) ? high : low) = middle;
-      needed = high;
+    wanted_work_ = work * needed / spacing_ * std::max(1.0, needed / highest_);
+    if (highest_ < std::min(needed, ceiling)) {
+      highest_ = std::min({needed, ceiling, k_stride * highest_});
+      continue;
     }
-    if (needed <= highest_ || highest_ >= ceiling) {
-      highest_ = std::min(needed, highest_);
-      return;
+    for (std::size_t i = 0; i < nodes_.size(); ++i) {
+      const double log_transform = nodes_[i].log_transform + nodes_[i].error(c_, 0);
+      if (log_transform > told[i]) decay_[i] = DecayBound(loss_.parts[i].law, c_, log_transform, options.fineness);
     }
-    highest_ = std::min(1.02 * needed, ceiling);
+    return;
   }
   highest_ = 0;  // not resolved: every answer will be [0, 1]
 }
@@ -232,12 +217,6 @@ void Contour::sum_parts() {
   log_scale_rounding_ = 8 * k_unit_roundoff * (std::abs(log_scale_) + 1);
 }
 
-double Contour::alias(double epsilon) const {
-  const double gap = alias_order_ - c_;
-  const double right = std::exp(log_moment_bound(alias_cumulant_, alias_order_, epsilon)) * geometric(gap * period_);
-  return (geometric(c_ * period_) + right) * (1 + 1e-9);
-}
-
 Interval Contour::delta(double epsilon) const {
   double sum = 0;
   for (std::size_t k = 0; k < terms_.size(); ++k) {
@@ -252,7 +231,7 @@ Interval Contour::delta(double epsilon) const {
   const double error =
       unit * (node_error_ + phase_rounding + sum_rounding + scale_rounding * std::abs(sum)) * (1 + 1e-9) +
       std::exp(log_unit + log_tail_) * (1 + 1e-9);
-  const double lower = unit * sum - error - alias(epsilon);
+  const double lower = unit * sum - error - left_images(period_) - right_images(period_, alias_cumulant_, epsilon);
   const double upper = unit * sum + error + lost_mass_;
   return {lower > 0 ? std::min(lower, 1.0) : 0.0, upper >= 0 && upper < 1 ? upper : 1.0};
 }

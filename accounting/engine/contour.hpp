@@ -1,6 +1,7 @@
 #pragma once
 
 #include <complex>
+#include <ripieno/accounting/engine/aliasing.hpp>
 #include <ripieno/accounting/engine/decay_bound.hpp>
 #include <ripieno/accounting/engine/moments.hpp>
 #include <ripieno/accounting/engine/quadrature.hpp>
@@ -31,28 +32,29 @@ class Contour {
   [[nodiscard]] Estimate estimate(double epsilon) const;
   /// True when the work limit made the interval wider than asked for.
   [[nodiscard]] bool limited() const { return limited_; }
+  /// About how much work would have been needed without the limit.
+  [[nodiscard]] double wanted_work() const { return wanted_work_; }
   /// Width of the certified interval of delta relative to delta at `epsilon`.
   [[nodiscard]] double relative_width(double epsilon) const;
 
  private:
-  struct Period {
-    double c, length, alias_order;
-  };
-  static Period shortest_period(double c, const Saddle& saddle, RoughCumulant& rough, double log_goal);
   void choose_spacing(const Saddle& saddle, RoughCumulant& rough, double tolerance);
-  void choose_nodes(const Saddle& saddle, const Options& options);
+  void choose_nodes(const Saddle& saddle, RoughCumulant& rough, const Options& options);
+  [[nodiscard]] double needed_frequency(const Saddle& saddle, double cumulant, double tolerance) const;
+  double build_nodes(double tolerance);
   void sum_parts();
-  [[nodiscard]] double alias(double epsilon) const;
   [[nodiscard]] double log_decay(double frequency) const;
 
   const ComposedLoss& loss_;
   double c_;
   double lost_mass_;
   bool limited_ = false;
-  double period_ = 0, spacing_ = 0;              // D and h = 2 pi / D
-  double alias_order_ = 0, alias_cumulant_ = 0;  // c2 and K(c2) of the right-hand alias bound
-  double highest_ = 0;                           // largest frequency summed
-  std::vector<TiltedNodes> nodes_;               // one a part; emptied once summed
+  double wanted_work_ = 0;
+  Period period_;                   // of the loss, D
+  double alias_cumulant_ = 0;       // bound on K at period_.order
+  double spacing_ = 0;              // of the frequencies, h = 2 pi / D
+  double highest_ = 0;              // largest frequency summed
+  std::vector<TiltedNodes> nodes_;  // one a part; emptied once summed
   std::vector<DecayBound> decay_;
   std::vector<std::complex<double>> terms_;        // E e^{sL} / E e^{cL} / (s (s+1)), the first one halved
   double log_scale_ = 0, log_scale_rounding_ = 0;  // ln E e^{cL}

@@ -3,6 +3,7 @@
 #include <limits>
 #include <ripieno/accounting/engine/contour.hpp>
 #include <ripieno/accounting/engine/exact.hpp>
+#include <ripieno/accounting/engine/grid_search.hpp>
 #include <ripieno/accounting/engine/profile_inverse.hpp>
 #include <ripieno/accounting/engine/simple_bounds.hpp>
 #include <ripieno/accounting/engine/single_step.hpp>
@@ -15,12 +16,14 @@ constexpr const char* k_simple_method = "closed-form bounds";
 constexpr double k_inf = std::numeric_limits<double>::infinity();
 constexpr double k_log_cap_share = -25;        // outputs beyond the caps hold at most this part (e^-25) of delta
 constexpr double k_smallest_log_delta = -600;  // below it delta is not resolved
-constexpr double k_good_width = 1e-9;          // relative; a wider interval is worth another contour
+constexpr double k_good_width = 1e-9;          // relative; a wider interval is worth another cheap contour
+constexpr double k_grid_width = 1e-6;          // relative; good where the contour is dear, and what the grid aims at
 constexpr double k_poor_width = 1e-5;          // relative; beyond it the other bounds are asked too
 
 // Work limits, in nodes times frequencies; one is 1 to 3 ns. Ordinary settings need some 10^4. The first contour of a
 // hard one is small, since it only finds where to put the second.
 constexpr double k_first_work = 1e6;
+constexpr double k_easy_work = 2e7;  // up to here the contour beats the grid
 constexpr double k_full_work = 4e7;
 constexpr double k_hard_tolerance = 1e-8;  // of delta, where the limit has been met
 constexpr double k_hard_fineness = 16;
@@ -71,35 +74,59 @@ Interval invert(const Contour& contour, double delta, double guess) {
                         guess * 4 + 100 / slope);
 }
 
-Interval epsilon_by_contour(const ComposedLoss& loss, RoughCumulant& rough, double delta) {
+// What is known in one direction, and by what.
+struct Found {
+  Interval value;
+  bool by_grid = false;
+};
+
+Found maximum(const Found& a, const Found& b) {
+  return {accounting::maximum(a.value, b.value), a.by_grid || b.by_grid};
+}
+
+bool is_within(const Interval& interval, double width) {
+  return std::isfinite(interval.upper) && interval.upper - interval.lower <= width * interval.upper;
+}
+
+// The contour first, since it is quick and narrow for all ordinary settings. When it would need more work than is
+// worth it, the grid; when that is not narrow either, both with all their might.
+Found epsilon_in_direction(const ComposedLoss& loss, RoughCumulant& rough, double delta) {
   const double log_delta = std::log(delta);
   Saddle saddle = saddle_at_delta(rough, log_delta);
   if (!(saddle.epsilon > 0)) saddle = saddle_at_epsilon(rough, 0);
-  Interval best{0, k_inf};
-  Contour::Options options{.max_work = k_first_work * static_cast<double>(std::max<std::size_t>(1, loss.parts.size()))};
+  Found found{{0, k_inf}};
+  Interval& best = found.value;
+  const double first_work = k_first_work * static_cast<double>(std::max<std::size_t>(1, loss.parts.size()));
+  Contour::Options options{.max_work = first_work};
   double previous_width = k_inf;
   for (int attempt = 0; attempt < k_max_attempts; ++attempt) {
     const Contour contour(loss, rough, saddle, options);
-    if (contour.delta(0).upper <= delta) return {0, 0};
+    if (contour.delta(0).upper <= delta) return {{0, 0}};
     const double guess = newton(contour, log_delta, saddle.epsilon);
     best = intersection(best, invert(contour, delta, guess));
     const double width = best.upper - best.lower;
-    if (width <= k_good_width * best.lower || width > 0.9 * previous_width) break;
+    const double enough = contour.wanted_work() > first_work ? k_grid_width : k_good_width;
+    if (width <= enough * best.lower || width > 0.9 * previous_width) break;
     if (std::isfinite(width)) previous_width = width;
     options.max_work = std::max(k_full_work, options.max_work);
-    if (contour.limited()) {
+    if (contour.limited() && contour.wanted_work() > k_easy_work) {
+      if (!found.by_grid && grid_applies(loss, log_delta)) {
+        found.by_grid = true;
+        best = intersection(best, grid_epsilon(loss, rough, delta, guess, k_grid_width));
+        if (is_within(best, k_poor_width)) break;
+      }
       options.tolerance = k_hard_tolerance;
       options.fineness = k_hard_fineness;
     }
     saddle = saddle_at_epsilon(rough, guess);
     saddle.log_delta = log_delta;
   }
-  return best;
+  return found;
 }
 
 // Delta in one direction for caps chosen to suit a delta of e^log_delta.
 struct CappedDelta {
-  Interval value;
+  Found found;
   double log_delta;  // of the saddle
 };
 
@@ -107,37 +134,45 @@ CappedDelta delta_with_caps(const Composition& composition, Direction direction,
   const ComposedLoss loss = composed_loss(composition, direction, log_delta + k_log_cap_share);
   RoughCumulant rough(loss);
   const Saddle saddle = saddle_at_epsilon(rough, epsilon);
-  if (direction == Direction::remove && saddle.log_delta < log_delta - 2) return {{0, 1}, saddle.log_delta};
+  if (direction == Direction::remove && saddle.log_delta < log_delta - 2) return {{{0, 1}}, saddle.log_delta};
   const double bound = log_moment_bound(certified_cumulant(loss, saddle.c), saddle.c, epsilon);
-  Interval best{0, std::min(1.0, std::exp(bound) + loss.lost_mass())};
-  if (saddle.log_delta < k_smallest_log_delta) return {best, saddle.log_delta};
+  Found found{{0, std::min(1.0, std::exp(bound) + loss.lost_mass())}};
+  Interval& best = found.value;
+  if (saddle.log_delta < k_smallest_log_delta) return {found, saddle.log_delta};
   const auto parts = static_cast<double>(std::max<std::size_t>(1, loss.parts.size()));
   const Contour contour(loss, rough, saddle, {.max_work = k_first_work * parts});
   best = intersection(best, contour.delta(epsilon));
-  if (contour.limited()) {
-    const Contour hard(loss, rough, saddle,
-                       {.tolerance = k_hard_tolerance, .fineness = k_hard_fineness, .max_work = k_full_work});
-    best = intersection(best, hard.delta(epsilon));
+  if (!contour.limited()) return {found, saddle.log_delta};
+  const bool easy = contour.wanted_work() <= k_easy_work;
+  if (!easy && grid_applies(loss, saddle.log_delta)) {
+    found.by_grid = true;
+    best = intersection(best, grid_delta(loss, rough, epsilon, saddle.log_delta, k_grid_width));
   }
-  return {best, saddle.log_delta};
+  if (easy || !is_within(best, k_poor_width)) {
+    Contour::Options options{.max_work = k_full_work};
+    if (!easy) {
+      options.tolerance = k_hard_tolerance;
+      options.fineness = k_hard_fineness;
+    }
+    best = intersection(best, Contour(loss, rough, saddle, options).delta(epsilon));
+  }
+  return {found, saddle.log_delta};
 }
 
 // Where to cap depends on delta itself, so the first caps suit a guess.
-Interval delta_by_contour(const Composition& composition, Direction direction, double epsilon) {
+Found delta_in_direction(const Composition& composition, Direction direction, double epsilon) {
   double log_delta = -14;
-  Interval best{0, 1};
+  Found best{{0, 1}};
   for (int attempt = 0; attempt < 4; ++attempt) {
-    const CappedDelta found = delta_with_caps(composition, direction, epsilon, log_delta);
-    best = intersection(best, found.value);
-    log_delta = std::clamp(found.log_delta, k_smallest_log_delta, 0.0);
-    if (best.upper < 1 || best.lower > 0) break;
+    const auto [found, saddle_log_delta] = delta_with_caps(composition, direction, epsilon, log_delta);
+    best = {intersection(best.value, found.value), best.by_grid || found.by_grid};
+    log_delta = std::clamp(saddle_log_delta, k_smallest_log_delta, 0.0);
+    if (best.value.upper < 1 || best.value.lower > 0) break;
   }
   return best;
 }
 
-bool is_poor(const Interval& interval) {
-  return !std::isfinite(interval.upper) || interval.upper - interval.lower > k_poor_width * interval.upper;
-}
+std::string method_of(const Found& found) { return found.by_grid ? "contour and tilted FFT" : "exact contour"; }
 
 }  // namespace
 
@@ -154,16 +189,16 @@ Certified exact_epsilon(const Composition& composition, double delta) {
   const double log_delta = std::log(delta);
   const ComposedLoss remove = composed_loss(composition, Direction::remove, log_delta + k_log_cap_share);
   RoughCumulant rough_remove(remove);
-  Interval epsilon = epsilon_by_contour(remove, rough_remove, delta);
+  Found found = epsilon_in_direction(remove, rough_remove, delta);
   const ComposedLoss add = composed_loss(composition, Direction::add, k_inf);
   RoughCumulant rough_add(add);
-  if (!dominated(add, rough_add, epsilon.lower, log_delta)) {
-    epsilon = maximum(epsilon, epsilon_by_contour(add, rough_add, delta));
+  if (!dominated(add, rough_add, found.value.lower, log_delta)) {
+    found = maximum(found, epsilon_in_direction(add, rough_add, delta));
   }
-  if (!is_poor(epsilon)) return {epsilon, "exact contour"};
-  epsilon = intersection(epsilon, simple_epsilon(composition, delta));
+  if (is_within(found.value, k_poor_width)) return {found.value, method_of(found)};
+  Interval epsilon = intersection(found.value, simple_epsilon(composition, delta));
   epsilon.upper = std::min(epsilon.upper, epsilon_rdp(composition, delta));
-  return {epsilon, "contour, Renyi and closed-form bounds"};
+  return {epsilon, method_of(found) + ", Renyi and closed-form bounds"};
 }
 
 Certified exact_delta(const Composition& composition, double epsilon) {
@@ -174,14 +209,14 @@ Certified exact_delta(const Composition& composition, double epsilon) {
             "closed form (one step)"};
   }
   if (!is_resolved(composition)) return {simple_delta(composition, epsilon), k_simple_method};
-  Interval delta = delta_by_contour(composition, Direction::remove, epsilon);
+  Found found = delta_in_direction(composition, Direction::remove, epsilon);
   const ComposedLoss add = composed_loss(composition, Direction::add, k_inf);
   RoughCumulant rough_add(add);
-  if (!dominated(add, rough_add, epsilon, std::log(delta.lower))) {
-    delta = maximum(delta, delta_by_contour(composition, Direction::add, epsilon));
+  if (!dominated(add, rough_add, epsilon, std::log(found.value.lower))) {
+    found = maximum(found, delta_in_direction(composition, Direction::add, epsilon));
   }
-  if (!is_poor(delta)) return {delta, "exact contour"};
-  return {intersection(delta, simple_delta(composition, epsilon)), "contour and closed-form bounds"};
+  if (is_within(found.value, k_poor_width)) return {found.value, method_of(found)};
+  return {intersection(found.value, simple_delta(composition, epsilon)), method_of(found) + ", closed-form bounds"};
 }
 
 }  // namespace ripieno::accounting

@@ -80,7 +80,7 @@ void RoughCumulant::extend(double c) {
     range.low = std::min(range.low, law.support(k_smallest_order).low);
     // Panels this long leave an error of about 1e-12, from the Gaussian and from the branch point of l at Im x = pi
     // s^2.
-    const double longest = std::min(6 * law.sigma(), 10 * law.sigma() * law.sigma());
+    const double longest = std::min(10 * law.sigma(), 10 * law.sigma() * law.sigma());
     const double panels = std::clamp(std::ceil((range.high - range.low) / longest), 2.0, k_max_rough_panels);
     const double half = 0.5 * (range.high - range.low) / panels;
     Table& table = tables_[i];
@@ -96,37 +96,48 @@ void RoughCumulant::extend(double c) {
   }
 }
 
+// Of one step.
+Cumulant RoughCumulant::of_part(std::size_t part, double c) {
+  const Table& table = tables_[part];
+  const LossLaw& law = loss_.parts[part].law;
+  const double z = law.order(c);
+  exponent_.resize(table.loss.size());
+  double largest = -std::numeric_limits<double>::infinity();
+  for (std::size_t j = 0; j < exponent_.size(); ++j) {
+    exponent_[j] = table.log_weight[j] + z * table.loss[j];
+    largest = std::max(largest, exponent_[j]);
+  }
+  double sum = 0, first = 0, second = 0;
+  for (std::size_t j = 0; j < exponent_.size(); ++j) {
+    const double t = exponent_[j] - largest;
+    if (t < -40) continue;
+    const double weight = std::exp(t);
+    const double loss = table.loss[j];
+    sum += weight;
+    first += weight * loss;
+    second += weight * loss * loss;
+  }
+  const double mean = first / sum;
+  return {largest + std::log(sum), mean * law.sign(), std::max(second / sum - mean * mean, 0.0)};
+}
+
 Cumulant RoughCumulant::operator()(double c) {
   if (c > c_limit_) extend(c);
   const double mu_squared = loss_.gaussian_mu_squared;
   Cumulant total{0.5 * mu_squared * c * (c + 1), mu_squared * (c + 0.5), mu_squared};
-  std::vector<double> exponent;
   for (std::size_t i = 0; i < tables_.size(); ++i) {
-    const Table& table = tables_[i];
-    const auto& [law, steps] = loss_.parts[i];
-    const double z = law.order(c);
-    exponent.resize(table.loss.size());
-    double largest = -std::numeric_limits<double>::infinity();
-    for (std::size_t j = 0; j < exponent.size(); ++j) {
-      exponent[j] = table.log_weight[j] + z * table.loss[j];
-      largest = std::max(largest, exponent[j]);
-    }
-    double sum = 0, first = 0, second = 0;
-    for (std::size_t j = 0; j < exponent.size(); ++j) {
-      const double t = exponent[j] - largest;
-      if (t < -40) continue;
-      const double weight = std::exp(t);
-      const double loss = table.loss[j];
-      sum += weight;
-      first += weight * loss;
-      second += weight * loss * loss;
-    }
-    const double mean = first / sum;
-    total.value += steps * (largest + std::log(sum));
-    total.first += steps * mean * law.sign();
-    total.second += steps * std::max(second / sum - mean * mean, 0.0);
+    const Cumulant part = of_part(i, c);
+    const double steps = loss_.parts[i].steps;
+    total.value += steps * part.value;
+    total.first += steps * part.first;
+    total.second += steps * part.second;
   }
   return total;
+}
+
+double RoughCumulant::log_transform(std::size_t part, double c) {
+  if (c > c_limit_) extend(c);
+  return of_part(part, c).value;
 }
 
 double certified_cumulant(const ComposedLoss& loss, double c) {

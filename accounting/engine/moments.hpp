@@ -33,15 +33,19 @@ class RoughCumulant {
  public:
   explicit RoughCumulant(const ComposedLoss& loss);
   [[nodiscard]] Cumulant operator()(double c);
+  /// ln E e^{cL} of one step of a part.
+  [[nodiscard]] double log_transform(std::size_t part, double c);
 
  private:
   struct Table {
     std::vector<double> loss, log_weight;
   };
   void extend(double c);
+  [[nodiscard]] Cumulant of_part(std::size_t part, double c);
 
   const ComposedLoss& loss_;
   std::vector<Table> tables_;
+  std::vector<double> exponent_;  // work space
   double c_limit_ = 0;
 };
 

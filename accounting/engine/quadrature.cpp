@@ -134,9 +134,11 @@ class PanelWalk {
 
   // False where even the shortest panel cannot be certified.
   bool shrink_until_certified(double left) {
-    half_ = std::min(1.4 * half_, 0.5 * (range_.high - left));
+    half_ = std::min(1.2 * half_, 0.5 * (range_.high - left));
     for (; half_ > 1e-7 * law_.sigma(); half_ *= 0.75) {
-      const double log_error = best_log_error(left + half_) - scale_;
+      // Mostly the last rho will do; the best one is looked for only where it does not.
+      double log_error = log_panel_error(bound_, left + half_, half_, rho_) - scale_;
+      if (!(log_error <= log_tolerance_)) log_error = best_log_error(left + half_) - scale_;
       if (!(log_error <= log_tolerance_)) continue;
       error_ += std::exp(log_error);
       return true;

@@ -64,10 +64,22 @@ std::string count(std::int64_t n, const std::string& noun) {
   return std::to_string(n) + " " + noun + (n == 1 ? "" : "s");
 }
 
+/// All steps at once: adding them to the schedule one segment at a time would sort it anew for each.
+Schedule schedule_of(const std::vector<Ledger>& ledgers) {
+  std::vector<accounting::SubsampledGaussian> mechanisms;
+  double tail = 0;
+  for (const Ledger& ledger : ledgers) {
+    for (const Segment& segment : ledger.segments) {
+      mechanisms.push_back(mechanism_of(segment.header.plan, segment.charged()));
+      tail += segment.header.plan.rounding_tail(segment.charged());
+    }
+  }
+  return {.releases = accounting::Process(mechanisms), .tail = tail};
+}
+
 void add_segment(const Ledger& ledger, const Segment& segment, Analysis& analysis) {
   const PrivacyPlan& plan = segment.header.plan;
   const std::int64_t charged = segment.charged();
-  add_steps(analysis.schedule, plan.noise_multiplier(), plan.sample_rate(), charged, plan.rounding_tail(charged));
   analysis.steps += charged;
   const std::string place = "segment " + std::to_string(segment.header.index) + " of " + ledger.name;
   if (!plan.secure_seed()) {
@@ -100,6 +112,7 @@ Analysis analyse(std::vector<Ledger> ledgers) {
   check_same_data(ledgers);
   Analysis analysis;
   analysis.adjacency = "add-remove";
+  analysis.schedule = schedule_of(ledgers);
   analysis.assumptions = standing_assumptions();
   check_keys(ledgers, analysis.warnings);
   for (const Ledger& ledger : ledgers) {

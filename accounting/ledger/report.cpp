@@ -78,6 +78,30 @@ void print_verdict(std::ostream& out, const Analysis& analysis, const EpsilonAtD
       << "; by Renyi accounting, which other tools print: " << shown_upper(row.epsilon_rdp) << ")\n";
 }
 
+/// Attack figures would mislead where someone can recompute the noise.
+bool tells_attacks(const Analysis& analysis, std::span<const ProfilePoint> profile) {
+  return analysis.is_private && analysis.steps > 0 && !profile.empty();
+}
+
+void print_attacks(std::ostream& out, std::span<const ProfilePoint> profile) {
+  out << "\nAgainst an attacker who guesses whether one example was used\n"
+      << "  true-positive rate exceeds the false-positive rate by at most " << shown_upper(profile.front().delta)
+      << "\n";
+  for (const AttackBound& bound : attack_bounds(profile)) {
+    out << "  at false-positive rate " << format_double(bound.false_positive_rate)
+        << " the true-positive rate is at most " << format_rounded_up(bound.true_positive_rate, 4) << "\n";
+  }
+}
+
+Json attacks_json(std::span<const ProfilePoint> profile) {
+  Json json = {{"advantage", profile.front().delta}, {"bounds", Json::array()}};
+  for (const AttackBound& bound : attack_bounds(profile)) {
+    json["bounds"].push_back(
+        {{"false_positive_rate", bound.false_positive_rate}, {"true_positive_rate", bound.true_positive_rate}});
+  }
+  return json;
+}
+
 }  // namespace
 
 std::string shown_upper(double value) { return format_rounded_up(value, k_shown_digits); }
@@ -107,7 +131,7 @@ std::string wrapped(const std::string& lead, const std::string& text) {
   return result;
 }
 
-Json report_json(const Analysis& analysis, std::span<const double> deltas) {
+Json report_json(const Analysis& analysis, std::span<const double> deltas, std::span<const ProfilePoint> profile) {
   const std::vector<EpsilonAtDelta> rows = epsilons(analysis, deltas);
   const std::vector<accounting::SubsampledGaussian>& mechanisms = analysis.schedule.releases.mechanisms();
   const bool uniform = mechanisms.size() == 1;
@@ -132,6 +156,7 @@ Json report_json(const Analysis& analysis, std::span<const double> deltas) {
                                {"epsilon_lower", number(row.epsilon.lower)},
                                {"epsilon_rdp", number(row.epsilon_rdp)}});
   }
+  if (tells_attacks(analysis, profile)) json["attacks"] = attacks_json(profile);
   json["dataset_id"] = analysis.ledgers.front().header.dataset_id;
   json["num_examples"] = analysis.ledgers.front().header.num_examples;
   json["ledgers"] = Json::array();
@@ -141,7 +166,8 @@ Json report_json(const Analysis& analysis, std::span<const double> deltas) {
   return json;
 }
 
-std::string report_text(const Analysis& analysis, std::span<const double> deltas) {
+std::string report_text(const Analysis& analysis, std::span<const double> deltas,
+                        std::span<const ProfilePoint> profile) {
   std::ostringstream out;
   for (const Ledger& ledger : analysis.ledgers) print_ledger(out, ledger);
   out << "\nPrivacy loss of " << (analysis.ledgers.size() > 1 ? "all of them together, " : "") << analysis.steps
@@ -149,6 +175,7 @@ std::string report_text(const Analysis& analysis, std::span<const double> deltas
   for (const EpsilonAtDelta& row : epsilons(analysis, deltas)) print_verdict(out, analysis, row);
   out << wrapped("  ", "Method: " + method(analysis, deltas) + ". Rounding tail " +
                            format_rounded_up(analysis.schedule.tail, 3) + ", included in delta.");
+  if (tells_attacks(analysis, profile)) print_attacks(out, profile);
   print_list(out, "Warnings", analysis.warnings);
   print_list(out, "Assumed", analysis.assumptions);
   return out.str();

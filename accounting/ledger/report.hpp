@@ -1,18 +1,21 @@
 #pragma once
 
 #include <ripieno/accounting/base/json.hpp>
-#include <ripieno/accounting/ledger/analysis.hpp>
+#include <ripieno/accounting/ledger/curves.hpp>
 #include <span>
 #include <string>
 
 namespace ripieno::ledger {
 
 /// The analysis as JSON. `epsilon` (upper), `epsilon_lower`, `epsilon_rdp` and `delta` stand for the first of `deltas`,
-/// `results` for all; `noise_multiplier` and `sample_rate` are null unless every step had the same. Infinity is null.
-[[nodiscard]] Json report_json(const Analysis& analysis, std::span<const double> deltas);
+/// `results` for all; `attacks` what follows from `profile`, absent without one; `noise_multiplier` and `sample_rate`
+/// are null unless every step had the same. Infinity is null.
+[[nodiscard]] Json report_json(const Analysis& analysis, std::span<const double> deltas,
+                               std::span<const ProfilePoint> profile = {});
 
 /// The analysis for a reader who decides whether a model may be published. Upper figures are rounded up.
-[[nodiscard]] std::string report_text(const Analysis& analysis, std::span<const double> deltas);
+[[nodiscard]] std::string report_text(const Analysis& analysis, std::span<const double> deltas,
+                                      std::span<const ProfilePoint> profile = {});
 
 /// "2.3456" rounded up to 6 digits, and rounded down.
 [[nodiscard]] std::string shown_upper(double value);

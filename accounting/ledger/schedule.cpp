@@ -1,5 +1,8 @@
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <ripieno/accounting/base/error.hpp>
+#include <ripieno/accounting/base/text.hpp>
 #include <ripieno/accounting/base/types.hpp>
 #include <ripieno/accounting/engine/calibrate.hpp>
 #include <ripieno/accounting/ledger/schedule.hpp>
@@ -8,6 +11,7 @@ namespace ripieno {
 namespace {
 
 constexpr double k_infinity = std::numeric_limits<double>::infinity();
+constexpr std::int64_t k_most_steps = (std::int64_t{1} << 53) - 1;
 
 /// The smallest epsilon, nearly, with epsilon_at(delta - (1 + e^epsilon) tail) <= epsilon; `epsilon` is
 /// epsilon_at(delta).
@@ -27,7 +31,27 @@ double with_tail(double epsilon, double delta, double tail, EpsilonAt epsilon_at
   return k_infinity;
 }
 
+accounting::Interval epsilon_of_steps(double noise_multiplier, double sample_rate, std::int64_t steps, double delta) {
+  const accounting::SubsampledGaussian mechanism{
+      .noise_multiplier = noise_multiplier, .sample_rate = sample_rate, .steps = steps};
+  return accounting::Process({&mechanism, 1}).epsilon_at(delta);
+}
+
+/// By the central limit theorem (Bu et al. 2020): near the truth for many steps, a bound in neither direction.
+std::int64_t guessed_steps(double noise_multiplier, double sample_rate, double epsilon, double delta) {
+  const double log_delta = -2 * std::log(delta);
+  const double mu = std::sqrt(log_delta + 2 * epsilon) - std::sqrt(log_delta);
+  const double mu_of_step = sample_rate * std::sqrt(std::expm1(1 / (noise_multiplier * noise_multiplier)));
+  const double steps = std::pow(mu / mu_of_step, 2);
+  if (!(steps > 1)) return 1;  // not a number when both are 0, or without noise
+  return steps < static_cast<double>(k_most_steps) ? static_cast<std::int64_t>(steps) : k_most_steps;
+}
+
 }  // namespace
+
+accounting::SubsampledGaussian mechanism_of(const PrivacyPlan& plan, std::int64_t steps) {
+  return {.noise_multiplier = plan.noise_multiplier(), .sample_rate = plan.sample_rate(), .steps = steps};
+}
 
 void add_steps(Schedule& schedule, double noise_multiplier, double sample_rate, std::int64_t steps, double tail) {
   schedule.releases =
@@ -54,9 +78,8 @@ double rdp_epsilon_of_schedule(const Schedule& schedule, double delta) {
 }
 
 Schedule schedule_of_plan(const PrivacyPlan& plan, std::int64_t records) {
-  Schedule schedule;
-  add_steps(schedule, plan.noise_multiplier(), plan.sample_rate(), records, plan.rounding_tail(records));
-  return schedule;
+  const accounting::SubsampledGaussian mechanism = mechanism_of(plan, records);
+  return {.releases = accounting::Process({&mechanism, 1}), .tail = plan.rounding_tail(records)};
 }
 
 accounting::Interval epsilon_of_plan(const PrivacyPlan& plan, std::int64_t records, double delta) {
@@ -71,6 +94,49 @@ double calibrate_plan(PlanOptions options, double epsilon) {
     const PrivacyPlan plan(options);
     return epsilon_of_plan(plan, plan.max_records(), plan.delta()).upper;
   });
+}
+
+std::int64_t most_steps(double noise_multiplier, double sample_rate, double epsilon, double delta) {
+  const auto epsilon_after = [&](std::int64_t steps) {
+    return epsilon_of_steps(noise_multiplier, sample_rate, steps, delta);
+  };
+  std::int64_t within = guessed_steps(noise_multiplier, sample_rate, epsilon, delta);
+  std::int64_t beyond = within;
+  // Where a bound is loose only the lower end shows that more steps are of no use.
+  accounting::Interval spent = epsilon_after(beyond);
+  if (spent.lower > epsilon) {
+    for (; within > 0 && spent.upper > epsilon; spent = epsilon_after(within)) {
+      beyond = within;
+      within /= 4;
+    }
+  } else {
+    for (within = 0; !(spent.lower > epsilon); spent = epsilon_after(beyond)) {
+      if (spent.upper <= epsilon) within = beyond;
+      if (beyond == k_most_steps) break;
+      beyond = std::min(k_most_steps, 2 * beyond);
+    }
+  }
+  while (beyond - within > 1) {
+    const std::int64_t middle = within + (beyond - within) / 2;
+    (epsilon_after(middle).upper <= epsilon ? within : beyond) = middle;
+  }
+  return within;
+}
+
+double calibrate_sample_rate(double noise_multiplier, std::int64_t steps, double epsilon, double delta) {
+  const auto epsilon_at_rate = [&](double rate) {
+    return epsilon_of_steps(noise_multiplier, rate, steps, delta).upper;
+  };
+  if (epsilon_at_rate(1) <= epsilon) return 1;
+  constexpr double k_least_rate = 1e-9;
+  if (!(epsilon_at_rate(k_least_rate) <= epsilon)) {
+    throw UsageError(
+        "no sample rate down to " + format_double(k_least_rate) + " gives epsilon " + format_double(epsilon), {},
+        "ask for a larger epsilon or delta, more noise or fewer steps");
+  }
+  const double inverse = accounting::calibrate(
+      epsilon, [&](double x) { return x < 1 ? k_infinity : epsilon_at_rate(std::fmax(1 / x, k_least_rate)); });
+  return 1 / inverse;
 }
 
 }  // namespace ripieno

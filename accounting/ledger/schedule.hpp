@@ -13,6 +13,9 @@ struct Schedule {
   double tail = 0;
 };
 
+/// `steps` steps under the plan, as the accountant sees them.
+[[nodiscard]] accounting::SubsampledGaussian mechanism_of(const PrivacyPlan& plan, std::int64_t steps);
+
 /// Adds `steps` steps. Splitting or permuting them changes nothing.
 void add_steps(Schedule& schedule, double noise_multiplier, double sample_rate, std::int64_t steps, double tail = 0);
 
@@ -34,5 +37,13 @@ void add_steps(Schedule& schedule, double noise_multiplier, double sample_rate, 
 /// most `epsilon` at the plan's delta, rounding tail included. `options.noise_multiplier` is ignored. UsageError when
 /// the options make no sense or no noise is enough.
 [[nodiscard]] double calibrate_plan(PlanOptions options, double epsilon);
+
+/// The largest number of steps, below 2^53, whose epsilon at `delta` is at most `epsilon` (an odometer for a schedule
+/// that is fixed beforehand); 0 when one step spends more.
+[[nodiscard]] std::int64_t most_steps(double noise_multiplier, double sample_rate, double epsilon, double delta);
+
+/// The largest sample rate, to a relative 1e-7, with which `steps` steps have an epsilon of at most `epsilon` at
+/// `delta`. UsageError when even 1e-9 is too much.
+[[nodiscard]] double calibrate_sample_rate(double noise_multiplier, std::int64_t steps, double epsilon, double delta);
 
 }  // namespace ripieno

@@ -6,7 +6,8 @@
 namespace ripieno::bookkeeping {
 
 const NodeHandler* find_handler(std::string_view node) {
-  for (const auto family : {linear_handlers(), convolution_handlers(), broadcast_handlers()}) {
+  for (const auto family : {linear_handlers(), batched_handlers(), convolution_handlers(), embedding_handlers(),
+                            normalisation_handlers(), broadcast_handlers()}) {
     const auto found = std::ranges::find(family, node, &NodeHandler::node);
     if (found != family.end()) return &*found;
   }
@@ -15,6 +16,10 @@ const NodeHandler* find_handler(std::string_view node) {
 
 PerExampleGradientPtr store(at::Tensor rows, const Shape& shape) {
   return std::make_unique<StoredGradient>(std::move(rows), shape);
+}
+
+at::Tensor scaled(const at::Tensor& gradient, const at::Scalar& factor) {
+  return factor.toDouble() == 1 ? gradient : gradient * factor;
 }
 
 at::Tensor call_node(const NodePtr& node, int edge, const at::Tensor& output_gradient) {

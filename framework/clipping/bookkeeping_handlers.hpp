@@ -29,7 +29,8 @@ struct NodeHandler {
   /// The handler calls the node after the backward pass, whose saved tensors must then outlive it. Such a node returns
   /// its gradient in the shape of the operation's output, not yet reduced to that of the input.
   bool calls_node;
-  /// Whether the handler serves this edge with this layout.
+  /// Whether the handler serves this edge with this layout. UsageError where a setting that a user
+  /// can name stands in the way.
   bool (*serves)(const UseSite&);
   /// Tensors to take out of the node before the backward pass frees them.
   std::vector<at::Tensor> (*save)(const UseSite&);
@@ -43,11 +44,17 @@ struct NodeHandler {
 [[nodiscard]] const NodeHandler* find_handler(std::string_view node);
 
 [[nodiscard]] std::span<const NodeHandler> linear_handlers();
+[[nodiscard]] std::span<const NodeHandler> batched_handlers();
 [[nodiscard]] std::span<const NodeHandler> convolution_handlers();
+[[nodiscard]] std::span<const NodeHandler> embedding_handlers();
+[[nodiscard]] std::span<const NodeHandler> normalisation_handlers();
 [[nodiscard]] std::span<const NodeHandler> broadcast_handlers();
 
 /// The gradient of each example, for handlers and for parameters in several places: rows [n, numel] of `shape`.
 [[nodiscard]] PerExampleGradientPtr store(at::Tensor rows, const Shape& shape);
+
+/// factor * gradient
+[[nodiscard]] at::Tensor scaled(const at::Tensor& gradient, const at::Scalar& factor);
 
 /// What a node returns for the edge when it is given this output gradient: not yet reduced to the input's shape, which
 /// the autograd engine would do. Undefined where it returns nothing.

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <ripieno/framework/clipping/bookkeeping_handlers.hpp>
+#include <ripieno/framework/clipping/per_example_outer.hpp>
 
 /// Matrix products: linear layers with and without bias, inputs of any rank flattened to rows, x @ W, W @ x, x @ w.
 namespace ripieno::bookkeeping {
@@ -15,15 +16,9 @@ const Node& as(const UseSite& site) {
   return static_cast<const Node&>(*site.node);
 }
 
-/// sum_r u_r v_r^T for each example; u [n, rows, m], v [n, rows, k]. With one row the factors are kept; with more the
-/// product is formed and stored, as a norm computed from the factors' inner products could cancel.
+/// sum_r u_r v_r^T for each example; u [n, rows, m], v [n, rows, k].
 PerExampleGradientPtr sum_of_outer_products(const at::Tensor& u, const at::Tensor& v, const Shape& shape) {
-  if (u.size(1) == 1) return std::make_unique<RankOneGradient>(u.squeeze(1), v.squeeze(1), shape);
-  return store(at::bmm(u.transpose(1, 2), v).flatten(1), shape);
-}
-
-at::Tensor scaled(const at::Tensor& gradient, const at::Scalar& factor) {
-  return factor.toDouble() == 1 ? gradient : gradient * factor;
+  return std::make_unique<OuterProductGradient>(u.unsqueeze(1), v.unsqueeze(1), shape);
 }
 
 /// Gradients of the right factor of data @ cut: examples are rows of `data` and of the output.

@@ -1,9 +1,9 @@
 #include <ATen/ATen.h>
 
-#include <cfloat>
 #include <limits>
 #include <ripieno/framework/clipping/bookkeeping_step.hpp>
 #include <ripieno/framework/clipping/coefficients.hpp>
+#include <ripieno/framework/clipping/graph_pullback.hpp>
 #include <unordered_map>
 
 namespace ripieno::bookkeeping {
@@ -28,47 +28,64 @@ std::vector<PerExampleGradientPtr> gradients_of_uses(const Graph& graph, const P
     PerExampleGradientPtr gradient;
     if (output_gradient.defined()) gradient = use.handler->gradient(plan.site(graph, use), output_gradient, saved[u]);
     saved[u].clear();
-    const Cut& cut = plan.cuts[use.cut];
-    if (gradient && cut.transposed && !cut.rearranged) gradient = gradient->transposed();
     gradients.push_back(std::move(gradient));
   }
   return gradients;
 }
 
-/// One gradient per leaf. That of a leaf used several times is the stored sum: only its norm counts, not that of its
-/// parts.
-std::vector<PerExampleGradientPtr> gradients_of_leaves(const Graph& graph, const Plan& plan) {
+/// The per-example gradient with respect to every cut, or to the parameter that it is the transpose of; nullptr where
+/// none arrives.
+std::vector<PerExampleGradientPtr> gradients_of_cuts(const Graph& graph, const Plan& plan) {
   std::vector<PerExampleGradientPtr> of_uses = gradients_of_uses(graph, plan);
-  std::vector<PerExampleGradientPtr> of_leaves;
-  for (std::size_t leaf = 0; leaf < graph.leaves.size(); ++leaf) {
-    PerExampleGradientPtr gradient;
-    for (const int use : plan.uses_of_leaf[leaf]) {
-      if (!of_uses[use]) continue;
-      gradient = gradient ? store(gradient->stored() + of_uses[use]->stored(), graph.leaves[leaf].sizes().vec())
-                          : std::move(of_uses[use]);
-      of_uses[use].reset();
-    }
-    of_leaves.push_back(std::move(gradient));
+  std::vector<std::vector<PerExampleGradientPtr>> parts(plan.cuts.size());
+  for (std::size_t u = 0; u < of_uses.size(); ++u)
+    if (of_uses[u]) parts[plan.uses[u].cut].push_back(std::move(of_uses[u]));
+
+  std::vector<PerExampleGradientPtr> gradients;
+  for (std::size_t c = 0; c < plan.cuts.size(); ++c) {
+    PerExampleGradientPtr gradient = sum_of(std::move(parts[c]), plan.cuts[c].shape);
+    if (gradient && plan.cuts[c].kind == CutKind::transpose) gradient = gradient->transposed();
+    gradients.push_back(std::move(gradient));
   }
-  return of_leaves;
+  return gradients;
 }
 
-/// Upper bounds of the norms over all leaves; float64 [n].
-at::Tensor norm_bounds(const std::vector<PerExampleGradientPtr>& gradients, const at::Tensor& losses) {
-  at::Tensor sum = at::zeros(losses.sizes(), losses.options().dtype(at::kDouble));
-  for (const PerExampleGradientPtr& gradient : gradients)
-    if (gradient) sum += gradient->squared_norm_bounds();
-  // Raised by one rounding per addition, and by those of this product, of the root and of the last product.
-  const double terms = static_cast<double>(gradients.size()) + 3;
-  return (sum * (1 + terms * DBL_EPSILON)).sqrt() * (1 + 2 * DBL_EPSILON);
+/// Gradients of the parameters behind computed cuts, one per leaf and undefined elsewhere; takes those at the cuts.
+std::vector<at::Tensor> pulled_back(const Graph& graph, const Plan& plan, std::vector<PerExampleGradientPtr>& of_cuts) {
+  std::vector<at::Tensor> at_cuts(plan.cuts.size());
+  for (std::size_t c = 0; c < at_cuts.size(); ++c) {
+    if (plan.cuts[c].kind != CutKind::computed || !of_cuts[c]) continue;
+    at_cuts[c] = of_cuts[c]->stored().contiguous();
+    of_cuts[c].reset();
+  }
+  return pull_back(graph, plan, at_cuts);
+}
+
+/// One gradient per leaf; nullptr where none arrives.
+std::vector<PerExampleGradientPtr> gradients_of_leaves(const Graph& graph, const Plan& plan) {
+  std::vector<PerExampleGradientPtr> of_cuts = gradients_of_cuts(graph, plan);
+  const std::vector<at::Tensor> from_computed = pulled_back(graph, plan, of_cuts);
+  std::vector<PerExampleGradientPtr> of_leaves;
+  for (std::size_t leaf = 0; leaf < graph.leaves.size(); ++leaf) {
+    const Shape shape = graph.leaves[leaf].sizes().vec();
+    if (from_computed[leaf].defined()) {
+      of_leaves.push_back(store(from_computed[leaf], shape));
+      continue;
+    }
+    std::vector<PerExampleGradientPtr> parts;
+    for (const int c : plan.cuts_of_leaf[leaf])
+      if (of_cuts[c]) parts.push_back(std::move(of_cuts[c]));
+    of_leaves.push_back(sum_of(std::move(parts), shape));
+  }
+  return of_leaves;
 }
 
 /// A leaf's weighted sum, taken back through the views between leaf and cut where there are any.
 at::Tensor sum_of_leaf(const Graph& graph, const Plan& plan, std::size_t leaf, const PerExampleGradient& gradient,
                        const at::Tensor& weights) {
   const at::Tensor sum = gradient.weighted_sum(weights);
-  const Cut& cut = plan.cuts[plan.uses[plan.uses_of_leaf[leaf].front()].cut];
-  if (!cut.rearranged) return sum.view(graph.leaves[leaf].sizes());
+  const Cut& cut = plan.cuts[plan.cuts_of_leaf[leaf].front()];
+  if (cut.kind != CutKind::rearranged) return sum.view(graph.leaves[leaf].sizes());
   const torch::autograd::Edge at_cut(graph.nodes[cut.node].node, cut.input_nr);
   return backward({at_cut}, {sum.view(cut.shape)}, {torch::autograd::Edge(graph.accumulators[leaf], 0)},
                   /*keep_graph=*/true)
@@ -83,7 +100,7 @@ MicrobatchResult clip_graph(const Graph& graph, const Plan& plan, double clippin
   std::vector<PerExampleGradientPtr> gradients = gradients_of_leaves(graph, plan);
   MicrobatchResult result;
   result.losses = graph.losses.detach().to(at::kDouble);
-  result.norms = norm_bounds(gradients, result.losses);
+  result.norms = norm_bounds(gradients, graph.num_examples);
   // A loss that is not finite masks its example even if its gradient is finite; the coefficient of an infinite bound is
   // 0.
   result.finite = result.losses.isfinite().logical_and(result.norms.isfinite());

@@ -36,7 +36,7 @@ class ClippingEngine {
  public:
   virtual ~ClippingEngine() = default;
 
-  /// "loop", "bookkeeping"
+  /// "loop", "bookkeeping", "vmap"
   [[nodiscard]] virtual std::string_view name() const = 0;
 
   /// Each example's gradient is scaled to norm <= clipping_norm as stored (invariant P5), then summed.

@@ -11,6 +11,7 @@
 #include <ripieno/framework/clipping/engine_choice.hpp>
 #include <ripieno/framework/clipping/graph_synthetic.hpp>
 #include <ripieno/framework/clipping/loop_engine.hpp>
+#include <ripieno/framework/clipping/vmap_engine.hpp>
 #include <string>
 
 namespace ripieno {
@@ -38,7 +39,7 @@ std::optional<std::string> difference(const MicrobatchResult& result, const Micr
   return std::nullopt;
 }
 
-/// Both engines on made-up examples: which one serves this loss?
+/// The engines on made-up examples: which ones serve this loss?
 class Trial {
  public:
   Trial(const LossFn& loss, const PyTree& params, std::span<const at::Tensor> batch, double clipping_norm)
@@ -48,10 +49,10 @@ class Trial {
     comparable_ = !generator_.moved() && oracle_.finite.all().item<bool>();
   }
 
-  /// Why bookkeeping cannot be taken, or nothing.
-  [[nodiscard]] std::optional<std::string> objection_to_bookkeeping() const {
+  /// Why the engine cannot be taken, or nothing.
+  [[nodiscard]] std::optional<std::string> objection_to(ClippingEngine& engine) const {
     try {
-      const MicrobatchResult result = run(*make_bookkeeping_engine());
+      const MicrobatchResult result = run(engine);
       return comparable_ ? difference(result, oracle_) : std::nullopt;
     } catch (const c10::Error& error) {
       return error.what_without_backtrace();
@@ -96,13 +97,19 @@ class AutomaticEngine final : public ClippingEngine {
 
  private:
   static std::unique_ptr<ClippingEngine> choose(const Trial& trial) {
-    const std::optional<std::string> objection = trial.objection_to_bookkeeping();
-    if (!objection) {
+    const std::optional<std::string> to_bookkeeping = trial.objection_to(*make_bookkeeping_engine());
+    if (!to_bookkeeping) {
       log::info("clipping engine: bookkeeping");
       return make_bookkeeping_engine();
     }
-    trial.check_examples_are_independent();
-    log::info("clipping engine: loop, one example at a time; bookkeeping does not serve this loss: " + *objection);
+    trial.check_examples_are_independent();  // the others would not notice, because they see one example at a time
+    const std::string reason = "bookkeeping does not serve this loss: " + *to_bookkeeping;
+    const std::optional<std::string> to_vmap = trial.objection_to(*make_vmap_engine());
+    if (!to_vmap) {
+      log::info("clipping engine: vmap, per-example gradients in memory; " + reason);
+      return make_vmap_engine();
+    }
+    log::info("clipping engine: loop, one example at a time; " + reason + "; nor does vmap: " + *to_vmap);
     return make_loop_engine();
   }
 
@@ -117,10 +124,12 @@ std::unique_ptr<ClippingEngine> make_engine(EngineKind kind) {
       return std::make_unique<AutomaticEngine>();
     case EngineKind::bookkeeping:
       return make_bookkeeping_engine();
+    case EngineKind::vmap:
+      return make_vmap_engine();
     case EngineKind::loop:
       return make_loop_engine();
   }
-  throw UsageError("engine is not one of automatic, bookkeeping, loop");
+  throw UsageError("engine is not one of automatic, bookkeeping, vmap, loop");
 }
 
 }  // namespace ripieno

@@ -35,13 +35,13 @@ std::vector<at::Tensor> gradient_of_example(const Graph& graph, const Plan& plan
   one_hot[example] = 1;
   torch::autograd::edge_list targets;
   for (std::size_t leaf = 0; leaf < graph.leaves.size(); ++leaf)
-    if (!plan.uses_of_leaf[leaf].empty()) targets.emplace_back(graph.accumulators[leaf], 0);
+    if (plan.uses_leaf(leaf)) targets.emplace_back(graph.accumulators[leaf], 0);
   const std::vector<at::Tensor> arrived = backward({graph.root()}, {one_hot}, targets, /*keep_graph=*/true);
 
   std::vector<at::Tensor> gradient;
   std::size_t next = 0;
   for (std::size_t leaf = 0; leaf < graph.leaves.size(); ++leaf) {
-    const bool used = !plan.uses_of_leaf[leaf].empty();
+    const bool used = plan.uses_leaf(leaf);
     gradient.push_back(used && arrived[next].defined() ? arrived[next] : at::zeros_like(graph.leaves[leaf].detach()));
     next += used ? 1 : 0;
   }

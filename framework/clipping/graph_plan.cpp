@@ -6,6 +6,7 @@
 #include <ripieno/accounting/base/error.hpp>
 #include <ripieno/framework/clipping/graph_layout.hpp>
 #include <ripieno/framework/clipping/graph_plan.hpp>
+#include <ripieno/framework/clipping/graph_pullback.hpp>
 #include <string_view>
 #include <unordered_map>
 
@@ -47,6 +48,7 @@ class Planner {
     group_by_leaf();
     find_layouts();
     for (const Use& use : plan_.uses) plan_.keep_graph |= use.handler->calls_node;
+    plan_.pulls_back_at_once = can_pull_back_at_once(three_, plan_);
     return std::move(plan_);
   }
 
@@ -68,73 +70,85 @@ class Planner {
   int cut_of(const GraphEdge& edge) {
     const auto [found, added] =
         cut_index_.try_emplace({edge.child, edge.input_nr}, static_cast<int>(plan_.cuts.size()));
-    if (added) plan_.cuts.push_back(follow_to_leaf(edge));
+    if (!added) return found->second;
+    require_float_cut(edge);
+    plan_.cuts.push_back({.node = edge.child,
+                          .input_nr = edge.input_nr,
+                          .shape = three_.output_shape(edge.child, edge.input_nr),
+                          .leaves = leaves_below(edge.child),
+                          .kind = kind_of(edge.child)});
     return found->second;
   }
 
-  /// Follows the operations between a cut and its parameter.
-  Cut follow_to_leaf(const GraphEdge& edge) const {
-    Cut cut{.node = edge.child, .input_nr = edge.input_nr};
-    cut.shape = three_.output_shape(edge.child, edge.input_nr);
-    int node = edge.child;
-    while (three_.nodes[node].leaf == k_none) {
+  /// What the operations between a node and its parameter come to.
+  CutKind kind_of(int node) const {
+    bool transposed = false, rearranged = false;
+    for (; three_.nodes[node].leaf == k_none; node = three_.nodes[node].edges.front().child) {
       const GraphNode& current = three_.nodes[node];
       if (current.name == "TBackward0" || is_matrix_transpose(current))
-        cut.transposed = !cut.transposed;
+        transposed = !transposed;
       else if (std::ranges::find(k_rearranging, current.name) != k_rearranging.end())
-        cut.rearranged = true;
+        rearranged = true;
       else
-        refuse_chain(current, node);
-      node = current.edges.front().child;
+        return CutKind::computed;
     }
-    cut.leaf = three_.nodes[node].leaf;
-    return cut;
+    if (rearranged) return CutKind::rearranged;
+    return transposed ? CutKind::transpose : CutKind::parameter;
   }
 
   static bool is_matrix_transpose(const GraphNode& node) {
     return node.name == "TransposeBackward0" && node.shape.size() == 2;
   }
 
-  [[noreturn]] void refuse_chain(const GraphNode& node, int index) const {
+  void require_float_cut(const GraphEdge& edge) const {
+    const GraphNode& node = three_.nodes[edge.child];
+    const at::ScalarType type = c10::typeMetaToScalarType(
+        node.leaf == k_none ? node.node->input_metadata(edge.input_nr).dtype() : three_.leaves[node.leaf].dtype());
+    if (type == at::kFloat || type == at::kDouble) return;
     throw UsageError("the book-keeping engine has no rule for " + node.name + " on the way from " +
-                         parameters_below(index) + " to the examples",
-                     "only transposes, views and slices of a parameter are followed", k_advice);
+                         parameters_text(leaves_below(edge.child)) + " to the examples",
+                     std::string("it makes ") + c10::toString(type) + ", and gradients are kept in float32 or float64",
+                     k_advice);
   }
 
-  /// "parameter 'a'" or "parameters 'a', 'b'": those that a node depends on.
-  std::string parameters_below(int node) const {
+  /// The parameters that a node depends on, ascending.
+  std::vector<int> leaves_below(int node) const {
     std::vector<bool> seen(three_.nodes.size(), false);
-    std::vector<int> pending{node};
-    std::vector<std::string> names;
+    std::vector<int> pending{node}, leaves;
     while (!pending.empty()) {
       const int current = pending.back();
       pending.pop_back();
       if (seen[current]) continue;
       seen[current] = true;
-      if (three_.nodes[current].leaf != k_none) names.push_back(path(three_.nodes[current].leaf));
+      if (three_.nodes[current].leaf != k_none) leaves.push_back(three_.nodes[current].leaf);
       for (const GraphEdge& edge : three_.nodes[current].edges)
         if (edge.child != k_none) pending.push_back(edge.child);
     }
-    std::string text = names.size() == 1 ? "parameter" : "parameters";
-    for (std::size_t i = 0; i < names.size(); ++i) text += (i == 0 ? " '" : ", '") + names[i] + "'";
+    std::ranges::sort(leaves);
+    return leaves;
+  }
+
+  /// "parameter 'a'" or "parameters 'a', 'b'"
+  std::string parameters_text(const std::vector<int>& leaves) const {
+    std::string text = leaves.size() == 1 ? "parameter" : "parameters";
+    for (std::size_t i = 0; i < leaves.size(); ++i) text += (i == 0 ? " '" : ", '") + path(leaves[i]) + "'";
     return text;
   }
 
   std::string path(int leaf) const { return leaf_paths_[leaf]; }
 
+  /// The norm of a parameter's whole gradient is needed, so a parameter with one cut that is computed, or with several
+  /// of which one is rearranged, takes the gradients at all of them back one by one.
   void group_by_leaf() {
-    plan_.uses_of_leaf.resize(three_.leaves.size());
-    for (std::size_t u = 0; u < plan_.uses.size(); ++u)
-      plan_.uses_of_leaf[plan_.cuts[plan_.uses[u].cut].leaf].push_back(static_cast<int>(u));
-    for (std::size_t leaf = 0; leaf < plan_.uses_of_leaf.size(); ++leaf) {
-      const std::vector<int>& uses = plan_.uses_of_leaf[leaf];
-      const auto rearranged = [&](int use) { return plan_.cuts[plan_.uses[use].cut].rearranged; };
-      if (uses.size() > 1 && std::ranges::any_of(uses, rearranged))
-        throw UsageError(
-            "the book-keeping engine has no rule for parameter '" + path(static_cast<int>(leaf)) +
-                "', which is used several times, once through a view or slice (" +
-                three_.nodes[plan_.cuts[plan_.uses[*std::ranges::find_if(uses, rearranged)].cut].node].name + ")",
-            "the norm of the summed gradient is needed", k_advice);
+    plan_.cuts_of_leaf.resize(three_.leaves.size());
+    for (std::size_t c = 0; c < plan_.cuts.size(); ++c)
+      for (const int leaf : plan_.cuts[c].leaves) plan_.cuts_of_leaf[leaf].push_back(static_cast<int>(c));
+    for (const std::vector<int>& cuts : plan_.cuts_of_leaf) {
+      const auto has_kind = [&](CutKind kind) {
+        return std::ranges::any_of(cuts, [&](int c) { return plan_.cuts[c].kind == kind; });
+      };
+      if (has_kind(CutKind::computed) || (cuts.size() > 1 && has_kind(CutKind::rearranged)))
+        for (const int c : cuts) plan_.cuts[c].kind = CutKind::computed;
     }
   }
 
@@ -196,7 +210,7 @@ class Planner {
   [[noreturn]] void refuse_use(const Use& use) const {
     const Cut& cut = plan_.cuts[use.cut];
     throw UsageError("the book-keeping engine has no rule for " + three_.nodes[use.node].name + " (input " +
-                         std::to_string(use.edge) + ", parameter '" + path(cut.leaf) + "')",
+                         std::to_string(use.edge) + ", " + parameters_text(cut.leaves) + ")",
                      "no handler serves this operation in this form", k_advice);
   }
 

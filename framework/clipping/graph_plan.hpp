@@ -9,18 +9,26 @@
 
 namespace ripieno::bookkeeping {
 
-/// A tensor that depends on parameters but not on examples and meets them in one or more uses: a parameter itself, or
-/// what transposes and views make of it.
+/// How gradients with respect to a cut become those of parameters.
+enum class CutKind {
+  /// The cut is the parameter.
+  parameter,
+  /// It is its transpose.
+  transpose,
+  /// Views, slices or permutations lie between, and the parameter has no other cut: norms are the same, and the clipped
+  /// sum goes back through the graph.
+  rearranged,
+  /// Anything else: the gradients are stored and go back example by example (graph_pullback.hpp).
+  computed,
+};
+
+/// A tensor that depends on parameters but not on examples and meets them in one or more uses.
 struct Cut {
   int node = k_none;  ///< whose output it is; a leaf's accumulator when it is the parameter itself
   std::uint32_t input_nr = 0;
   Shape shape{};
-  int leaf = k_none;
-  /// It is the transpose of the parameter.
-  bool transposed = false;
-  /// Other norm-preserving operations (views, slices, permutations) lie between: sums go back to the parameter through
-  /// the graph.
-  bool rearranged = false;
+  std::vector<int> leaves{};  ///< that it depends on; one, unless it is computed
+  CutKind kind = CutKind::computed;
 };
 
 /// Input `edge` of `node` is cut `cut`.
@@ -44,9 +52,12 @@ struct Plan {
   std::string signature;
   std::vector<Cut> cuts;
   std::vector<Use> uses;
-  std::vector<std::vector<int>> uses_of_leaf;
-  std::vector<ShapeRule> shapes;  ///< one per node
-  bool keep_graph = false;        ///< some handler calls its node after the backward pass
+  std::vector<std::vector<int>> cuts_of_leaf;  ///< all of one kind computed, or none
+  std::vector<ShapeRule> shapes;               ///< one per node
+  bool keep_graph = false;                     ///< some handler calls its node after the backward pass
+  bool pulls_back_at_once = true;              ///< one backward pass serves all examples of computed cuts
+
+  [[nodiscard]] bool uses_leaf(std::size_t leaf) const { return !cuts_of_leaf[leaf].empty(); }
 
   [[nodiscard]] UseSite site(const Graph& graph, const Use& use) const;
 };

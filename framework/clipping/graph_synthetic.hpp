@@ -22,8 +22,13 @@ struct MadeUpExamples {
 };
 
 /// Examples for which the loss runs and is finite. Tried in turn until one does: floating point values normal, then in
-/// (0, 1) as probabilities are; integers and booleans zeros and ones (class indices, ids and masks for which these are
-/// valid), then zeros only; parameters moved, then as they are. UsageError with the loss's own message if none does.
+/// (0, 1) as probabilities are; integers and booleans zeros and ones, then zeros only; parameters moved, then as they
+/// are. UsageError with the loss's own message if none does.
+///
+/// Integers may be class indices, ids of table rows, positions or masks, and nothing says up to where they are valid
+/// but the loss itself: 0 and 1 are, wherever there are two of a thing, and 0 wherever there is one. They alternate
+/// along an example, so that an id is repeated in it (what a table's gradient has to add up), and differ between
+/// examples. Valid values are not taken from the batch, which is private.
 [[nodiscard]] MadeUpExamples make_up_examples(const LossFn& loss, const PyTree& params,
                                               std::span<const at::Tensor> batch);
 

@@ -1,32 +1,36 @@
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cfloat>
 #include <ripieno/framework/clipping/per_example_gradient.hpp>
 #include <ripieno/framework/clipping/per_example_rows.hpp>
 
 namespace ripieno::bookkeeping {
 
-RankOneGradient::RankOneGradient(at::Tensor u, at::Tensor v, std::vector<std::int64_t> shape)
-    : u_(std::move(u)), v_(std::move(v)), shape_(std::move(shape)) {}
+void PerExampleGradient::add_to(const at::Tensor& rows) const { rows.add_(stored()); }
 
-at::Tensor RankOneGradient::squared_norm_bounds() const {
-  const at::Tensor product = bookkeeping::squared_norm_bounds(u_) * bookkeeping::squared_norm_bounds(v_);
-  // One rounding of the product. Only float64 factors can make it underflow, by less than DBL_MIN.
-  const at::Tensor raised = product * (1 + 2 * DBL_EPSILON);
-  return u_.scalar_type() == at::kDouble ? raised + DBL_MIN : raised;
+bool PerExampleGradient::absorb(const PerExampleGradient&) { return false; }
+
+at::Tensor norm_bounds(const std::vector<PerExampleGradientPtr>& gradients, std::int64_t n) {
+  at::Tensor sum = at::zeros({n}, at::kDouble);
+  for (const PerExampleGradientPtr& gradient : gradients)
+    if (gradient) sum += gradient->squared_norm_bounds();
+  // Raised by one rounding per addition, and by those of this product, of the root and of the last product.
+  const double terms = static_cast<double>(gradients.size()) + 3;
+  return (sum * (1 + terms * DBL_EPSILON)).sqrt() * (1 + 2 * DBL_EPSILON);
 }
 
-at::Tensor RankOneGradient::stored() const { return at::mul(u_.unsqueeze(2), v_.unsqueeze(1)).flatten(1); }
-
-at::Tensor RankOneGradient::weighted_sum(const at::Tensor& weights) const {
-  const bool scale_u = u_.size(1) < v_.size(1);
-  const at::Tensor u = scale_u ? scaled_rows(u_, weights) : kept_rows(u_, weights);
-  const at::Tensor v = scale_u ? kept_rows(v_, weights) : scaled_rows(v_, weights);
-  return at::mm(u.t(), v).view(shape_);
-}
-
-PerExampleGradientPtr RankOneGradient::transposed() const {
-  return std::make_unique<RankOneGradient>(v_, u_, std::vector<std::int64_t>(shape_.rbegin(), shape_.rend()));
+PerExampleGradientPtr sum_of(std::vector<PerExampleGradientPtr> parts, const std::vector<std::int64_t>& shape) {
+  std::vector<PerExampleGradientPtr> forms;
+  for (PerExampleGradientPtr& part : parts) {
+    const bool taken = std::ranges::any_of(forms, [&](const auto& form) { return form->absorb(*part); });
+    if (!taken) forms.push_back(std::move(part));
+  }
+  if (forms.empty()) return nullptr;
+  if (forms.size() == 1) return std::move(forms.front());
+  const at::Tensor rows = forms.front()->stored().clone(at::MemoryFormat::Contiguous);
+  for (std::size_t i = 1; i < forms.size(); ++i) forms[i]->add_to(rows);
+  return std::make_unique<StoredGradient>(rows, shape);
 }
 
 StoredGradient::StoredGradient(at::Tensor rows, std::vector<std::int64_t> shape, Unpack unpack,

@@ -20,11 +20,16 @@ class PerExampleGradient {
   [[nodiscard]] virtual at::Tensor squared_norm_bounds() const = 0;
   /// Every example's gradient in full, [n, numel], row-major in the tensor's shape.
   [[nodiscard]] virtual at::Tensor stored() const = 0;
+  /// Adds every example's gradient to `rows`, contiguous [n, numel].
+  virtual void add_to(const at::Tensor& rows) const;
   /// sum_i weights[i] g_i in the tensor's shape. Examples of zero weight are left out whatever they hold (invariant
   /// P6). weights: float64 [n] that the gradient's dtype represents exactly.
   [[nodiscard]] virtual at::Tensor weighted_sum(const at::Tensor& weights) const = 0;
   /// The gradients with respect to the transpose of the (two-dimensional) tensor.
   [[nodiscard]] virtual std::unique_ptr<PerExampleGradient> transposed() const = 0;
+  /// Becomes the sum with another gradient of the same tensor, if that leaves both in the form they have; false, with
+  /// nothing changed, if it does not.
+  virtual bool absorb(const PerExampleGradient& other);
 
  protected:
   PerExampleGradient() = default;
@@ -32,23 +37,13 @@ class PerExampleGradient {
 
 using PerExampleGradientPtr = std::unique_ptr<PerExampleGradient>;
 
-/// g_i = u_i v_i^T, never formed. Its norm is exactly |u_i| |v_i| in real arithmetic, so the product of the two proven
-/// row bounds bounds it: no forward error of a matrix product enters (invariant P5). The weighted sum is one matrix
-/// product, whose rounding the plan's rho covers.
-class RankOneGradient final : public PerExampleGradient {
- public:
-  /// u [n, m], v [n, k], one dtype; `shape` has m * k elements.
-  RankOneGradient(at::Tensor u, at::Tensor v, std::vector<std::int64_t> shape);
+/// Upper bounds of the norms over several tensors, where nullptr is a gradient of zero; float64 [n].
+[[nodiscard]] at::Tensor norm_bounds(const std::vector<PerExampleGradientPtr>& gradients, std::int64_t n);
 
-  [[nodiscard]] at::Tensor squared_norm_bounds() const override;
-  [[nodiscard]] at::Tensor stored() const override;
-  [[nodiscard]] at::Tensor weighted_sum(const at::Tensor& weights) const override;
-  [[nodiscard]] PerExampleGradientPtr transposed() const override;
-
- private:
-  at::Tensor u_, v_;
-  std::vector<std::int64_t> shape_;
-};
+/// The sum of the gradients that one tensor of this shape gets in several places; nullptr for none. Only the norm of
+/// the sum counts, so where the forms differ it is stored.
+[[nodiscard]] PerExampleGradientPtr sum_of(std::vector<PerExampleGradientPtr> parts,
+                                           const std::vector<std::int64_t>& shape);
 
 /// g_i as rows in memory. Norm bound and weighted sum are of the same stored bits, so how the rows were computed does
 /// not matter for the bound (invariant P5).

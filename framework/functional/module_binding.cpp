@@ -32,6 +32,12 @@ void check_layers(const torch::nn::Module& module, const std::string& name) {
     check_layers(*child.value(), name.empty() ? child.key() : name + "." + child.key());
 }
 
+/// Whether vmap or grad of functorch stands a tensor of its own in for the leaf: it has no memory to share.
+bool is_transformed(const at::Tensor& leaf) {
+  using enum c10::DispatchKey;
+  return leaf.key_set().has_any(c10::DispatchKeySet({FuncTorchGradWrapper, FuncTorchBatched}));
+}
+
 bool same_memory(const at::Tensor& a, const at::Tensor& b) {
   return a.is_alias_of(b) && a.storage_offset() == b.storage_offset() && a.sizes() == b.sizes() &&
          a.strides() == b.strides() && a.scalar_type() == b.scalar_type();
@@ -78,6 +84,11 @@ void ModuleBinding::bind(const PyTree& params) const {
   check_same_structure(params, params_, "the parameters given and those of the module");
   const std::vector<at::Tensor> leaves = params.leaves();
   for (std::size_t i = 0; i < leaves.size(); ++i) {
+    if (is_transformed(leaves[i]))
+      throw UsageError("a torch::nn module cannot be called under vmap",
+                       "it computes with tensors of its own, for which one that stands for many cannot be put",
+                       "write the model as a function of its parameters, make_functional(function, params), or use "
+                       "engine bookkeeping or loop");
     if (leaves[i].sizes() == parameters_[i].sizes() && leaves[i].is_floating_point()) continue;
     std::ostringstream why;
     why << "it has shape " << leaves[i].sizes() << " and dtype " << leaves[i].scalar_type()

@@ -34,8 +34,8 @@ class ModuleBinding {
   /// tensor registered under several names appears once, under the first.
   [[nodiscard]] const PyTree& params() const noexcept { return params_; }
 
-  /// Makes the module compute with these leaves. UsageError when structure, a shape or a dtype family differs; the
-  /// module is then bound as before.
+  /// Makes the module compute with these leaves. UsageError when structure, a shape or a dtype family differs, or
+  /// under vmap; the module is then bound as before.
   void bind(const PyTree& params) const;
 
   /// UsageError naming a buffer or frozen parameter that was changed in place since construction: it would carry a

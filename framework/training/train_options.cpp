@@ -59,7 +59,7 @@ void add_training(cli::Options& options, TrainConfig& config, std::string& check
       .add("seed", config.seed, "N", "of the initial parameters; public");
   options.group("compute")
       .add("microbatch", config.microbatch, "M", "most examples differentiated at once; bounds memory")
-      .add_choice("engine", config.engine, {"auto", "bookkeeping", "loop"},
+      .add_choice("engine", config.engine, {"auto", "bookkeeping", "vmap", "loop"},
                   "how per-example gradients are clipped")
       .add("threads", config.threads, "N", "threads a rank; 0 shares the host's cores among its ranks");
   options.group("communication")

@@ -42,6 +42,7 @@ LossFn classification_loss(const Model& model) {
 
 EngineKind engine_kind(const std::string& name) {
   if (name == "bookkeeping") return EngineKind::bookkeeping;
+  if (name == "vmap") return EngineKind::vmap;
   if (name == "loop") return EngineKind::loop;
   return EngineKind::automatic;
 }

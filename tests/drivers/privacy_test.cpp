@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <fstream>
+#include <iterator>
 #include <ripieno/accounting/base/json.hpp>
 
 #include "ledger_fixture.hpp"
@@ -74,24 +75,92 @@ TEST(PrivacyDriver, AnalysesALedger) {
   EXPECT_EQ(json["private"], true);
 }
 
-TEST(PrivacyDriver, WritesACurveThatFalls) {
-  const std::string path = ledger_file("curve.jsonl", Builder().segment().steps(0, 100).text);
+std::string contents(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST(PrivacyDriver, WritesCurvesThatFall) {
+  const std::string path = ledger_file("curve.jsonl", Builder().segment().steps(0, 1000).text);
   const std::string curve = testing::TempDir() + "curve.csv";
   ASSERT_EQ(run("analyze " + path + " --curve " + curve).code, 0);
   std::ifstream file(curve);
   std::string line;
   std::getline(file, line);
-  EXPECT_EQ(line, "epsilon,delta");
-  double previous = 2;
+  EXPECT_EQ(line, "epsilon,delta,alpha,beta");
+  double previous_delta = 2;
+  double previous_beta = 2;
   int rows = 0;
+  double epsilon = 0;
+  double delta = 0;
+  double alpha = 0;
+  double beta = 0;
   while (std::getline(file, line)) {
-    const double delta = std::stod(line.substr(line.find(',') + 1));
-    EXPECT_LE(delta, previous);
-    previous = delta;
+    ASSERT_EQ(std::sscanf(line.c_str(), "%lf,%lf,%lf,%lf", &epsilon, &delta, &alpha, &beta), 4) << line;
+    EXPECT_LE(delta, previous_delta);
+    EXPECT_LE(beta, previous_beta);
+    EXPECT_LE(alpha + beta, 1) << "no attack is worse than a blind guess";
+    previous_delta = delta;
+    previous_beta = beta;
     ++rows;
   }
   EXPECT_GT(rows, 100);
-  EXPECT_LT(previous, 1e-10);
+  EXPECT_LT(previous_delta, 2e-11);
+  EXPECT_EQ(alpha, 1);
+}
+
+TEST(PrivacyDriver, DrawsAPlot) {
+  const std::string path = ledger_file("plot.jsonl", Builder().segment().steps(0, 1000).text);
+  const std::string plot = testing::TempDir() + "plot.svg";
+  ASSERT_EQ(run("analyze " + path + " --delta 1e-6 --plot " + plot).code, 0);
+  EXPECT_THAT(contents(plot), StartsWith("<svg "));
+  EXPECT_THAT(contents(plot), HasSubstr("at δ = 10<tspan"));
+  EXPECT_EQ(run("analyze " + path + " --plot /nonexistent/plot.svg").code, 3);
+}
+
+TEST(PrivacyDriver, TellsHowManyStepsAreLeft) {
+  const std::string setting = " --delta 1e-5 --noise-multiplier 1 --sample-rate 0.01 ";
+  const Json steps = Json::parse(run("steps --epsilon 1.8283" + setting + "--json").output);
+  EXPECT_EQ(steps["steps"], 1000);
+  EXPECT_LE(steps["epsilon"].get<double>(), 1.8283);
+  EXPECT_EQ(steps["epsilon_target"], 1.8283);
+  EXPECT_THAT(run("steps --epsilon 1.8283" + setting).output, HasSubstr("one step more and it is 1.829"));
+}
+
+TEST(PrivacyDriver, CalibratesTheSampleRateWhereTheNoiseIsGiven) {
+  const std::string setting = "calibrate --epsilon 2 --delta 1e-5 --steps 1000 ";
+  const Json json = Json::parse(run(setting + "--noise-multiplier 1 --json").output);
+  EXPECT_GT(json["sample_rate"].get<double>(), 0.01);
+  EXPECT_LE(json["epsilon"].get<double>(), 2);
+  EXPECT_THAT(run_for_error(setting).output, HasSubstr("neither is given"));
+  EXPECT_THAT(run_for_error(setting + "--noise-multiplier 1 --sample-rate 0.1").output, HasSubstr("both are given"));
+}
+
+TEST(PrivacyDriver, WarnsOfLedgersThatWereNotGiven) {
+  const std::string path = ledger_file("given.jsonl", Builder().segment(ledger::testing::plan_options(), 0, 'd').text);
+  ledger_file("forgotten.jsonl", Builder().segment(ledger::testing::plan_options(), 0, 'e').text);
+  const Json json = Json::parse(run("analyze --json " + path).output);
+  ASSERT_FALSE(json["warnings"].empty());
+  EXPECT_THAT(json["warnings"].dump(), HasSubstr("not counted here"));
+}
+
+// Reference for 90 of 100 right at 95 % and delta 0: 1.63082.
+TEST(PrivacyDriver, AnAuditFailsLoudlyWhenItRefutesTheAccounting) {
+  std::string text = "included,guess\n";
+  for (int i = 0; i < 100; ++i) text += i < 90 ? "1,1\n" : "0,1\n";
+  const std::string canaries = ledger_file("canaries.csv", text);
+  const std::string audit = "audit --canaries " + canaries;
+  const Outcome fine = run(audit + " --epsilon 2 --delta 0 --json");
+  EXPECT_EQ(fine.code, 0);
+  EXPECT_NEAR(Json::parse(fine.output)["epsilon_audited"].get<double>(), 1.63082, 1e-5);
+  const Outcome refuted = run_for_error(audit + " --epsilon 1.6 --delta 0");
+  EXPECT_EQ(refuted.code, 4);
+  EXPECT_THAT(refuted.output, HasSubstr("refutes the accounted epsilon (at least 1.63082 against at most 1.6)"));
+  const std::string ledger = ledger_file("audited.jsonl", Builder().segment().steps(0, 1000).text);
+  EXPECT_THAT(run(audit + " --ledger " + ledger).output, HasSubstr("accounted: epsilon <= 1.82824"));
+  EXPECT_EQ(run_for_error(audit).code, 2);
+  EXPECT_EQ(run_for_error(audit + " --epsilon 1").code, 2);
+  EXPECT_EQ(run_for_error(audit + " --epsilon 1 --delta 0 --ledger " + ledger).code, 2);
 }
 
 TEST(PrivacyDriver, RefusalsHaveTheirCodesAndOneLine) {
@@ -111,7 +180,8 @@ TEST(PrivacyDriver, RefusalsHaveTheirCodesAndOneLine) {
       {"epsilon --noise-multiplier 1 --sample-rate 1.01 --steps 10 --delta 1e-5", 2},
       {"epsilon --noise-multiplier 1 --sample-rate 0.01 --steps -10 --delta 1e-5", 2},
       {"epsilon --noise-multiplier 1 --sample-rate nan --steps 10 --delta 1e-5", 2},
-      {"analyze " + good + " --plot x.svg", 2},
+      {"analyze " + good + " --delta 0", 2},
+      {"steps --epsilon 1 --delta 1e-5 --noise-multiplier 1", 2},
   };
   for (const auto& [arguments, code] : cases) {
     const Outcome outcome = run_for_error(arguments);
@@ -122,11 +192,28 @@ TEST(PrivacyDriver, RefusalsHaveTheirCodesAndOneLine) {
 }
 
 TEST(PrivacyDriver, HelpAndVersionNeedNothingElse) {
-  for (const char* arguments : {"--help", "--version", "epsilon --help", "analyze --help", "calibrate --version"}) {
+  for (const char* arguments :
+       {"--help", "--version", "epsilon --help", "analyze --help", "steps --help", "calibrate --version"}) {
     const Outcome outcome = run(arguments);
     EXPECT_EQ(outcome.code, 0) << arguments;
     EXPECT_THAT(outcome.output, HasSubstr("ripieno-privacy")) << arguments;
   }
+}
+
+TEST(PrivacyDriver, HelpShowsOneExampleOfEachCommandThatRuns) {
+  const std::string help = run("--help").output;
+  int examples = 0;
+  for (std::size_t at = help.find("ripieno-privacy ", help.find("commands:")); at != std::string::npos;
+       at = help.find("ripieno-privacy ", at + 1)) {
+    const std::string arguments = help.substr(at + 16, help.find('\n', at) - at - 16);
+    if (arguments.starts_with("COMMAND") || arguments.starts_with("a")) continue;  // analyze, audit: no files
+    EXPECT_EQ(run(arguments).code, 0) << arguments;
+    EXPECT_THAT(run(arguments.substr(0, arguments.find(' ')) + " --help").output, HasSubstr(arguments));
+    ++examples;
+  }
+  EXPECT_EQ(examples, 4);
+  EXPECT_THAT(help, HasSubstr("ripieno-privacy analyze run/ledger.jsonl"));
+  EXPECT_THAT(help, HasSubstr("ripieno-privacy audit --canaries"));
 }
 
 TEST(PrivacyDriver, AFullDiskIsAnError) { EXPECT_EQ(run("--version", ">/dev/full 2>/dev/null").code, 1); }

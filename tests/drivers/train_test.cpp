@@ -72,7 +72,7 @@ TEST_F(TrainTest, Invariant_P1_ARecordOfZeroGradientAndOneThatOverflowsLeaveTheS
   };
   const std::string zero = dataset("zero", 60, false, set_record(0));
   const std::string overflow = dataset("overflow", 60, false, set_record(std::numeric_limits<float>::infinity()));
-  for (const std::string engine : {"bookkeeping", "loop"}) {
+  for (const std::string engine : {"bookkeeping", "vmap", "loop"}) {
     std::map<std::string, std::string> reference;
     for (const std::string& data : {zero, overflow}) {
       const std::string folder = out(engine + fs::path(data).parent_path().filename().string());

@@ -1,7 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <ripieno/accounting/base/error.hpp>
 #include <ripieno/accounting/ledger/report.hpp>
 
@@ -110,6 +112,29 @@ TEST(Analysis, MoreStepsThanPlannedAreCountedAndReported) {
   EXPECT_THAT(analysis.warnings, Contains(HasSubstr("allows 40")));
 }
 
+// RIPIENO_LEDGER_RECORDS=1000000 measures the full size, whose target is 2 s.
+TEST(Analysis, AThousandSegmentsAreReadAndComposedInSeconds) {
+  const char* wanted = std::getenv("RIPIENO_LEDGER_RECORDS");
+  const std::int64_t records = wanted != nullptr ? std::atoll(wanted) : 50'000;
+  constexpr std::int64_t k_segments = 1000;
+  PlanOptions options = plan_options();
+  options.steps = 2 * records;
+  options.expected_batch = 60;
+  Builder builder(options);
+  const std::int64_t each = records / k_segments;
+  for (std::int64_t i = 0; i < k_segments; ++i) builder.segment(options, i * each, 'a').steps(i * each, (i + 1) * each);
+  const auto start = std::chrono::steady_clock::now();
+  const Analysis analysis = analyse(parsed({builder}));
+  const double delta = 1e-5;
+  const std::string report = report_text(analysis, {&delta, 1});
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  EXPECT_EQ(analysis.steps, k_segments * each);
+  EXPECT_EQ(analysis.schedule.releases.segments(), 1U) << "equal mechanisms merge";
+  EXPECT_THAT(report, HasSubstr("segment 1000:"));
+  RecordProperty("seconds", std::to_string(seconds.count()));
+  EXPECT_LT(seconds.count(), 6) << "three times the target, for a busy machine";
+}
+
 TEST(Report, PrintsUpperFiguresRoundedUpAndLowerOnesDown) {
   EXPECT_EQ(shown_upper(1.23456701), "1.23457");
   EXPECT_EQ(shown_upper(1.23456), "1.23456");
@@ -127,6 +152,20 @@ TEST(Report, TellsAnOfficerWhatRan) {
                            "epsilon <= ", "dataset 7d9f5d3e", "Method: "}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
+}
+
+TEST(Report, TellsWhatAnAttackerCanDoUnlessNothingIsPrivate) {
+  const double delta = 1e-5;
+  const std::vector<ProfilePoint> profile = {{.epsilon = 0, .delta = 0.161}, {.epsilon = 1, .delta = 0.0027}};
+  const Analysis analysis = analyse(parsed({Builder().segment().steps(0, 1000)}));
+  const std::string text = report_text(analysis, {&delta, 1}, profile);
+  EXPECT_THAT(text, HasSubstr("exceeds the false-positive rate by at most 0.161"));
+  EXPECT_LT(text.find("exceeds"), text.find("Assumed"));
+  EXPECT_EQ(report_json(analysis, {&delta, 1}, profile)["attacks"]["bounds"].size(), 3);
+  PlanOptions options = plan_options();
+  options.secure_seed = false;
+  const Analysis open = analyse(parsed({Builder(options).segment(options).steps(0, 9)}));
+  EXPECT_FALSE(report_json(open, {&delta, 1}, profile).contains("attacks"));
 }
 
 TEST(Report, JsonHasTheDocumentedKeys) {

@@ -86,6 +86,28 @@ TEST(Ledger, Invariant_P2_CutAnywhereItCountsEveryWholeStepAndAtMostOneMore) {
   }
 }
 
+TEST(Ledger, Invariant_P2_EveryCutThroughTheLastRecordChargesIt) {
+  PlanOptions amended = plan_options();
+  amended.noise_multiplier = 0.7;
+  const std::string torn = R"({"seg":2,"step":104,"ha)";
+  const std::vector<Builder> builders = {
+      Builder().segment().steps(0, 1),
+      Builder().segment(plan_options(), 0, 'a').steps(0, 110).segment(amended, 100, 'b').steps(100, 105),
+      Builder().segment(plan_options(), 0, 'a').steps(0, 7).torn(torn).segment(amended, 5, 'b').steps(5, 6),
+      Builder().segment(plan_options(), 999'999'998, 'a').steps(999'999'998, 1'000'000'001)};
+  for (const Builder& builder : builders) {
+    const Ledger whole = parse(builder.text, "x");
+    const std::size_t record = builder.text.rfind('\n', builder.text.size() - 2) + 1;
+    const std::size_t segment = whole.segments.size() - 1;
+    for (std::size_t cut = record + 1; cut < builder.text.size(); ++cut) {
+      const Ledger ledger = parse(builder.text.substr(0, cut), "x");
+      ASSERT_EQ(ledger.charged(), whole.charged()) << "cut " << cut - record << " bytes into the record";
+      ASSERT_EQ(ledger.segments.at(segment).torn_records, 1) << "charged under its own segment's schedule";
+      ASSERT_EQ(ledger.torn_bytes, static_cast<std::int64_t>(cut - record));
+    }
+  }
+}
+
 TEST(Ledger, ALastLineOfZerosIsChargedAsAStep) {
   std::string text = Builder().segment().steps(0, 5).text;
   const std::size_t start = text.size() - 20;

@@ -111,7 +111,7 @@ TEST(Rounding, RhoIsTheSumOfItsThreeParts) {
   EXPECT_NEAR(rounding_rho(problem, narrow), 2 * (100 * 100 * u + 5 * u * 1000), 2e-8);
   SumLayout wide = narrow;
   wide.wide_wire = true;
-  EXPECT_NEAR(rounding_rho(problem, wide), 2 * 100 * 100 * u, 2e-8);
+  EXPECT_NEAR(rounding_rho(problem, wide), 2 * (100 * 100 * u + 65537 * 0x1p-53 * 1000), 2e-8);
 }
 
 TEST(Rounding, BlocksAreAsLargeAsTheTailAllows) {

@@ -99,6 +99,48 @@ TEST(Calibration, StaysOnTheSafeSideAndIsTight) {
 // Reference computed by two independent methods: 0.813584467 for (3, 1e-5, q 0.01, 1000 steps).
 TEST(Calibration, MeetsTheReference) { EXPECT_NEAR(calibrate_plan(plan_options(), 3), 0.813584467, 1e-6); }
 
+struct Spending {
+  double noise_multiplier, sample_rate, epsilon, delta;
+};
+
+double epsilon_after(const Spending& spending, std::int64_t steps) {
+  Schedule schedule;
+  add_steps(schedule, spending.noise_multiplier, spending.sample_rate, steps);
+  return epsilon_of_schedule(schedule, spending.delta).upper;
+}
+
+TEST(MostSteps, AreWithinEpsilonAndOneMoreIsNot) {
+  for (const Spending& s : {Spending{1.1, 0.01, 3, 1e-5}, Spending{0.7, 0.002, 8, 1e-6}, Spending{4, 0.25, 2, 1e-9},
+                            Spending{10, 1, 1, 1e-5}}) {
+    const std::int64_t steps = most_steps(s.noise_multiplier, s.sample_rate, s.epsilon, s.delta);
+    EXPECT_GT(steps, 0);
+    EXPECT_LE(epsilon_after(s, steps), s.epsilon) << steps;
+    EXPECT_GT(epsilon_after(s, steps + 1), s.epsilon) << steps;
+  }
+}
+
+TEST(MostSteps, InvertEpsilonOfAStep) {
+  const Spending s{1, 0.01, 0, 1e-5};
+  EXPECT_EQ(most_steps(1, 0.01, epsilon_after(s, 1000), 1e-5), 1000);
+}
+
+TEST(MostSteps, AreNoneWhereOneIsTooMuchAndEndlessWhereNothingIsReleased) {
+  EXPECT_EQ(most_steps(0.3, 0.5, 1, 1e-5), 0);
+  EXPECT_EQ(most_steps(0, 1, 1, 1e-5), 0);
+  EXPECT_EQ(most_steps(1, 0.01, 1, 0), 0) << "the loss is unbounded";
+  EXPECT_EQ(most_steps(1, 0, 1, 1e-5), (std::int64_t{1} << 53) - 1);
+}
+
+TEST(Calibration, OfTheSampleRateStaysOnTheSafeSideAndIsTight) {
+  for (const std::int64_t steps : {100, 5000}) {
+    const double rate = calibrate_sample_rate(1.1, steps, 2, 1e-5);
+    EXPECT_LE(epsilon_after({1.1, rate, 2, 1e-5}, steps), 2);
+    EXPECT_GT(epsilon_after({1.1, rate * (1 + 1e-6), 2, 1e-5}, steps), 2);
+  }
+  EXPECT_EQ(calibrate_sample_rate(1000, 10, 1, 1e-5), 1) << "everything may be drawn";
+  EXPECT_THROW((void)calibrate_sample_rate(0, 10, 1, 1e-12), UsageError);
+}
+
 TEST(Calibration, RefusesAPlanThatMakesNoSense) {
   PlanOptions options = plan_options();
   options.clipping_norm = -1;

@@ -6,25 +6,10 @@
 #include <cmath>
 
 namespace ripieno::cases {
-namespace {
 
 using Shape = std::vector<std::int64_t>;
-constexpr std::int64_t k_examples = 6;
 
-at::Tensor parameter(const Shape& shape, double scale = 0.3) { return at::randn(shape, at::kDouble) * scale; }
-
-at::Tensor data(Shape shape, std::int64_t n = k_examples) {
-  shape.insert(shape.begin(), n);
-  return at::randn(shape, at::kDouble);
-}
-
-at::Tensor labels(std::int64_t classes, std::int64_t n = k_examples) {
-  return at::arange(n, at::kLong).remainder(classes);
-}
-
-at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& classes) {
-  return -at::log_softmax(logits, 1).gather(1, classes.unsqueeze(1)).squeeze(1);
-}
+namespace {
 
 void add_linear(std::vector<Case>& list) {
   list.push_back({"Linear2d", {parameter({5, 4}), parameter({5})}, {data({4})}, [](auto& p, auto& b) {
@@ -160,6 +145,7 @@ void add_models(std::vector<Case>& list) {
   list.push_back(perceptron(k_examples));
   list.push_back(convolutional(k_examples));
   list.push_back(sequence(k_examples));
+  list.push_back(mixed_layers(k_examples));
   list.push_back({"TiedLinear", {parameter({4, 4}), parameter({4})}, {data({4})}, [](auto& p, auto& b) {
                     return some_loss(at::linear(at::tanh(at::linear(b[0], p[0], p[1])), p[0], p[1]));
                   }});
@@ -203,6 +189,12 @@ std::vector<Case> make_served() {
   add_convolutions(list);
   add_elementwise(list);
   add_models(list);
+  add_embeddings(list);
+  add_normalisations(list);
+  add_batched_products(list);
+  add_attention(list);
+  add_computed_parameters(list);
+  add_recurrent(list);
   return list;
 }
 
@@ -245,6 +237,9 @@ std::vector<Case> make_mixing() {
                     const auto l = some_loss(linear(p, b));
                     return l / at::bincount(b[1], {}, 2).to(l.scalar_type()).index_select(0, b[1]);
                   }});
+  list.push_back({"EmbeddingScaledByFrequency", {parameter({9, 4})}, {ids({7}, 9)}, [](auto& p, auto& b) {
+                    return some_loss(at::embedding(p[0], b[0], -1, /*scale_grad_by_freq=*/true));
+                  }});
   const at::Tensor captured = x.clone();
   add("CapturedTensorOfBatchSize",
       [captured](auto& p, auto& b) { return some_loss(at::linear(b[0] + captured.to(b[0].scalar_type()), p[0])); });
@@ -253,36 +248,55 @@ std::vector<Case> make_mixing() {
 
 std::vector<UnknownCase> make_unknown() {
   at::manual_seed(7);
-  const at::Tensor ids = at::arange(k_examples * 7, at::kLong).view({k_examples, 7}).remainder(9);
   return {
-      {{"Embedding", {parameter({9, 4})}, {ids}, [](auto& p, auto& b) { return some_loss(at::embedding(p[0], b[0])); }},
+      {{"EmbeddingBag",
+        {parameter({9, 4})},
+        {ids({7}, 9)},
+        [](auto& p, auto& b) {
+          const auto n = b[0].size(0);
+          const auto starts = at::arange(0, n * b[0].size(1), b[0].size(1), at::kLong);
+          return some_loss(std::get<0>(at::embedding_bag(p[0], b[0].flatten(), starts, false, 1)));
+        }},
+       "EmbeddingBagBackward0"},
+      {{"EmbeddingWithSparseGradient",
+        {parameter({9, 4})},
+        {ids({7}, 9)},
+        [](auto& p, auto& b) { return some_loss(at::embedding(p[0], b[0], -1, false, /*sparse=*/true)); }},
        "EmbeddingBackward0"},
-      {{"LayerNorm",
-        {parameter({4}), parameter({4})},
-        {data({7, 4})},
-        [](auto& p, auto& b) { return some_loss(at::layer_norm(b[0], {4}, p[0], p[1])); }},
-       "NativeLayerNormBackward0"},
-      {{"BatchedHeads",
-        {parameter({3, 4, 5})},
-        {data({3, 4})},
-        [](auto& p, auto& b) { return some_loss(at::bmm(b[0].transpose(0, 1), p[0]).transpose(0, 1)); }},
-       "BmmBackward0"},
-      {{"WeightTimesConstant",
+      {{"Bilinear",
+        {parameter({5, 4, 3})},
+        {data({4}), data({3})},
+        [](auto& p, auto& b) { return some_loss(at::bilinear(b[0], b[1], p[0], {})); }},
+       "TrilinearBackward0"},
+      {{"HalfPrecisionParameter",
         {parameter({5, 4})},
         {data({4})},
-        [](auto& p, auto& b) { return some_loss(at::linear(b[0], at::tanh(p[0]))); }},
-       "TanhBackward0"},
-      {{"ChunkedWeight",
-        {parameter({8, 4})},
-        {data({4})},
         [](auto& p, auto& b) {
-          return some_loss(at::linear(b[0], p[0].slice(0, 0, 4)) * at::linear(b[0], p[0].slice(0, 4, 8)));
+          return some_loss(at::linear(b[0].to(at::kBFloat16), p[0].to(at::kBFloat16)).to(at::kFloat));
         }},
        "TBackward0"},
   };
 }
 
 }  // namespace
+
+at::Tensor parameter(const Shape& shape, double scale) { return at::randn(shape, at::kDouble) * scale; }
+
+at::Tensor data(Shape shape, std::int64_t n) {
+  shape.insert(shape.begin(), n);
+  return at::randn(shape, at::kDouble);
+}
+
+at::Tensor labels(std::int64_t classes, std::int64_t n) { return at::arange(n, at::kLong).remainder(classes); }
+
+at::Tensor ids(Shape shape, std::int64_t rows) {
+  shape.insert(shape.begin(), k_examples);
+  return at::randint(0, rows, shape, at::kLong);
+}
+
+at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& classes) {
+  return -at::log_softmax(logits, 1).gather(1, classes.unsqueeze(1)).squeeze(1);
+}
 
 PyTree Case::tree(at::ScalarType type) const {
   PyTree::List leaves;

@@ -38,6 +38,8 @@ struct UnknownCase {
 [[nodiscard]] Case perceptron(std::int64_t n);
 [[nodiscard]] Case convolutional(std::int64_t n);
 [[nodiscard]] Case sequence(std::int64_t n);
+/// Table, normalisations, attention, a computed weight and a recurrent cell; the ids follow from the labels.
+[[nodiscard]] Case mixed_layers(std::int64_t n);
 
 /// Clipped sum and norms from one call of the loss per example, in float64.
 struct BruteForce {
@@ -48,5 +50,22 @@ struct BruteForce {
 
 /// Some loss per example of everything behind the first dimension.
 [[nodiscard]] at::Tensor some_loss(const at::Tensor& output);
+[[nodiscard]] at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& classes);
+
+inline constexpr std::int64_t k_examples = 6;
+
+/// For cases: float64 parameters and data [n, shape…], class indices [n], ids [n, shape…] below `rows` with repeats.
+[[nodiscard]] at::Tensor parameter(const std::vector<std::int64_t>& shape, double scale = 0.3);
+[[nodiscard]] at::Tensor data(std::vector<std::int64_t> shape, std::int64_t n = k_examples);
+[[nodiscard]] at::Tensor labels(std::int64_t classes, std::int64_t n = k_examples);
+[[nodiscard]] at::Tensor ids(std::vector<std::int64_t> shape, std::int64_t rows);
+
+/// Parts of served().
+void add_embeddings(std::vector<Case>& list);
+void add_normalisations(std::vector<Case>& list);
+void add_batched_products(std::vector<Case>& list);
+void add_attention(std::vector<Case>& list);
+void add_computed_parameters(std::vector<Case>& list);
+void add_recurrent(std::vector<Case>& list);
 
 }  // namespace ripieno::cases

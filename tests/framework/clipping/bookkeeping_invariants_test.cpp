@@ -24,7 +24,7 @@ MicrobatchResult clip(const Case& c, const Tensors& batch, double clipping_norm)
 
 std::vector<Case> models(std::int64_t n) {
   at::manual_seed(17);
-  return {cases::perceptron(n), cases::convolutional(n), cases::sequence(n)};
+  return {cases::perceptron(n), cases::convolutional(n), cases::sequence(n), cases::mixed_layers(n)};
 }
 
 double norm_of(const Tensors& tensors) {

@@ -83,6 +83,31 @@ TEST_P(BookkeepingUnknown, IsRefusedByNameWithAdvice) {
 INSTANTIATE_TEST_SUITE_P(Refused, BookkeepingUnknown, ::testing::ValuesIn(cases::unknown()),
                          [](const auto& info) { return info.param.loss.name; });
 
+TEST(BookkeepingEngine, NamesTheSettingThatCountsIdsOverTheBatch) {
+  const Case c{"Frequency", {at::randn({9, 4})}, {cases::ids({7}, 9)}, [](auto& p, auto& b) {
+                 return cases::some_loss(at::embedding(p[0], b[0], -1, /*scale_grad_by_freq=*/true));
+               }};
+  try {
+    (void)make_bookkeeping_engine()->clip(c.loss_fn(), c.tree(at::kFloat), c.batch, 1.0);
+    FAIL() << "served";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("scale_grad_by_freq"));
+  }
+}
+
+TEST(BookkeepingEngine, MakesUpIdsThatTheSmallestTableHas) {
+  const Case c{"Ids", {at::randn({40, 4}, at::kDouble)}, {cases::ids({7}, 40)}, [](auto& p, auto& b) {
+                 return cases::some_loss(at::embedding(p[0], b[0]));
+               }};
+  std::int64_t largest = 0;
+  const LossFn loss = [&](const PyTree& p, std::span<const at::Tensor> b) {
+    if (!b[0].is_alias_of(c.batch[0])) largest = std::max(largest, b[0].max().item<std::int64_t>());
+    return c.loss(p.leaves(), Tensors(b.begin(), b.end()));
+  };
+  (void)make_bookkeeping_engine()->clip(loss, c.tree(at::kFloat), c.batch, 1.0);
+  EXPECT_EQ(largest, 1);
+}
+
 TEST(BookkeepingEngine, RefusesAScalarLoss) {
   const Case c = cases::perceptron(4);
   const LossFn mean = [loss = c.loss_fn()](const PyTree& p, std::span<const at::Tensor> b) {

@@ -33,7 +33,7 @@ at::Tensor classifier_loss(const PyTree& p, std::span<const at::Tensor> batch) {
   return mlp_loss(p, batch[0], batch[1]);
 }
 
-/// Divides by how often an id occurs in the batch: fine for one example at a time, not for bookkeeping.
+/// Divides by how often an id occurs in the example: one that bookkeeping would mistake for the batch.
 at::Tensor frequency_scaled_loss(const PyTree& p, std::span<const at::Tensor> batch) {
   return at::embedding(p["table"], batch[0], -1, /*scale_grad_by_freq=*/true).square().sum({1, 2});
 }
@@ -47,11 +47,25 @@ TEST_F(AutomaticEngine, TakesBookkeepingForAnOrdinaryModel) {
   EXPECT_EQ(result.norms.size(0), 4);
 }
 
-TEST_F(AutomaticEngine, FallsBackToTheLoopAndSaysWhy) {
+TEST_F(AutomaticEngine, TakesVmapForWhatBookkeepingDoesNotServeAndSaysWhy) {
   const PyTree params{{"table", at::randn({5, 3})}};
   const std::string log = log_of_first_clip(frequency_scaled_loss, params, {at::randint(5, {4, 2})});
+  EXPECT_THAT(log, HasSubstr("clipping engine: vmap"));
+  EXPECT_THAT(log, HasSubstr("bookkeeping does not serve this loss: "));
+  EXPECT_EQ(engine->name(), "vmap");
+  EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 1);
+}
+
+TEST_F(AutomaticEngine, FallsBackToTheLoopAndSaysWhy) {
+  const LossFn branching = [](const PyTree& p, std::span<const at::Tensor> batch) {
+    const at::Tensor losses = frequency_scaled_loss(p, batch);
+    return losses.sum().item<double>() >= 0 ? losses : -losses;
+  };
+  const PyTree params{{"table", at::randn({5, 3})}};
+  const std::string log = log_of_first_clip(branching, params, {at::randint(5, {4, 2})});
   EXPECT_THAT(log, HasSubstr("clipping engine: loop"));
   EXPECT_THAT(log, HasSubstr("bookkeeping does not serve this loss: "));
+  EXPECT_THAT(log, HasSubstr("nor does vmap: "));
   EXPECT_EQ(engine->name(), "loop");
   EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 1);
 }

@@ -21,8 +21,9 @@ inline std::string engine_name(const testing::TestParamInfo<EngineKind>& info) {
   return std::string(make_engine(info.param)->name());
 }
 
-#define RIPIENO_FOR_EVERY_ENGINE(suite) \
-  INSTANTIATE_TEST_SUITE_P(Engines, suite, testing::Values(EngineKind::loop, EngineKind::bookkeeping), engine_name)
+#define RIPIENO_FOR_EVERY_ENGINE(suite)    \
+  INSTANTIATE_TEST_SUITE_P(Engines, suite, \
+                           testing::Values(EngineKind::loop, EngineKind::bookkeeping, EngineKind::vmap), engine_name)
 
 inline at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& labels) {
   return -logits.log_softmax(-1).gather(1, labels.unsqueeze(1)).squeeze(1);

@@ -7,6 +7,7 @@
 #include <ripieno/accounting/base/error.hpp>
 #include <ripieno/framework/clipping/bookkeeping_engine.hpp>
 #include <ripieno/framework/clipping/loop_engine.hpp>
+#include <ripieno/framework/clipping/vmap_engine.hpp>
 #include <ripieno/framework/functional/make_functional.hpp>
 
 namespace ripieno {
@@ -202,6 +203,18 @@ TEST_F(MakeFunctional, ABufferThatTheModelChangesIsRefused) {
   auto [fmodel, params] = make_functional(std::make_shared<CountingImpl>());
   const auto call = [&f = fmodel, &p = params, this] { f(p, x); };
   EXPECT_THAT(call, ThrowsMessage<UsageError>(HasSubstr("changed its buffer 'seen'")));
+}
+
+TEST_F(MakeFunctional, AModuleUnderVmapIsRefusedWithTheWayOut) {
+  auto [fmodel, params] = make_functional(Mlp());
+  const LossFn loss = [&f = fmodel](const PyTree& p, std::span<const at::Tensor> batch) {
+    return f(p, batch[0]).square().sum(-1);
+  };
+  const std::vector<at::Tensor> batch{x};
+  const MicrobatchResult before = make_loop_engine()->clip(loss, params, batch, 0.3);
+  EXPECT_THAT([&] { make_vmap_engine()->clip(loss, params, batch, 0.3); },
+              ThrowsMessage<UsageError>(HasSubstr("make_functional(function, params)")));
+  expect_equal(make_loop_engine()->clip(loss, params, batch, 0.3).sum, before.sum);
 }
 
 class ModuleUnderEngine : public MakeFunctional, public testing::WithParamInterface<bool> {};
