@@ -3,16 +3,10 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
+#include <ripieno/accounting/base/vector_clones.hpp>
 #include <ripieno/accounting/engine/contour.hpp>
 #include <ripieno/accounting/engine/decay_bound.hpp>
 #include <ripieno/accounting/engine/normal.hpp>
-
-// The inner loop is compiled for several vector widths and chosen at start; its results differ in the last bits only.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__)
-#define RIPIENO_VECTOR_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define RIPIENO_VECTOR_CLONES
-#endif
 
 namespace ripieno::accounting {
 namespace {
@@ -26,7 +20,8 @@ constexpr double k_stride = 16;            // between two frequencies tried
 constexpr std::size_t k_rotations = 32;    // between two fresh evaluations of e^{iuL}
 constexpr std::size_t k_lanes = 8;
 
-// Adds up n complex numbers and multiplies each by its rotation; n is a multiple of k_lanes.
+// Adds up n complex numbers and multiplies each by its rotation; n is a multiple of k_lanes. Clones differ in the last
+// bits.
 RIPIENO_VECTOR_CLONES
 std::complex<double> sum_and_rotate(std::size_t n, double* __restrict real, double* __restrict imaginary,
                                     const double* __restrict cosine, const double* __restrict sine) {

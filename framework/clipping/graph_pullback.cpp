@@ -1,7 +1,4 @@
-// Before anything that declares at::isBatchedTensor, which would make functorch's own ambiguous.
-#include <ATen/functorch/BatchedFallback.h>
-#include <ATen/functorch/BatchedTensorImpl.h>
-#include <ATen/functorch/DynamicLayer.h>
+#include <ripieno/framework/clipping/functorch_internal.hpp>
 
 #include <ATen/ATen.h>
 
@@ -11,7 +8,6 @@
 namespace ripieno::bookkeeping {
 namespace {
 
-namespace functorch = at::functorch;
 using torch::autograd::Edge;
 using torch::autograd::edge_list;
 
@@ -41,48 +37,18 @@ Way way_of(const Graph& graph, const Plan& plan) {
   return way;
 }
 
-/// While it lives, operations work on one example of tensors that `member` has made members of a batch.
-class BatchOfGradients {
- public:
-  explicit BatchOfGradients(std::int64_t n)
-      : level_(functorch::initAndPushDynamicLayer(functorch::TransformType::Vmap, c10::SymInt(n),
-                                                  functorch::RandomnessType::Error)) {}
-  ~BatchOfGradients() { functorch::popDynamicLayerAndDeleteMetadata(); }
-  BatchOfGradients(const BatchOfGradients&) = delete;
-  BatchOfGradients& operator=(const BatchOfGradients&) = delete;
-
-  [[nodiscard]] at::Tensor member(const at::Tensor& gradients) const {
-    return functorch::addBatchDim(gradients, 0, level_);
-  }
-
- private:
-  std::int64_t level_;
-};
-
 /// [n, …] of what was computed from members of a batch; undefined where it does not depend on them.
 at::Tensor all_of(const at::Tensor& member) {
-  const auto* batched = member.defined() ? functorch::maybeGetBatchedImpl(member) : nullptr;
+  const auto* batched = member.defined() ? at::functorch::maybeGetBatchedImpl(member) : nullptr;
   return batched == nullptr ? at::Tensor() : batched->value().movedim(batched->bdim(), 0);
 }
-
-/// Operations without a rule for batches throw instead of running once for each member.
-class NoFallback {
- public:
-  NoFallback() : enabled_before_(functorch::isVmapFallbackEnabled()) { functorch::setVmapFallbackEnabled(false); }
-  ~NoFallback() { functorch::setVmapFallbackEnabled(enabled_before_); }
-  NoFallback(const NoFallback&) = delete;
-  NoFallback& operator=(const NoFallback&) = delete;
-
- private:
-  bool enabled_before_;
-};
 
 std::vector<at::Tensor> all_at_once(const Way& way, const std::vector<at::Tensor>& gradients, std::int64_t n) {
   std::vector<at::Tensor> arrived;
   {
-    const BatchOfGradients batch(n);
+    const functorch::VmapTransform batch(n, at::functorch::RandomnessType::Error);
     std::vector<at::Tensor> members;
-    for (const at::Tensor& gradient : gradients) members.push_back(batch.member(gradient));
+    for (const at::Tensor& gradient : gradients) members.push_back(batch.each_of(gradient));
     arrived = backward(way.roots, members, way.targets, /*keep_graph=*/true);
   }
   for (at::Tensor& tensor : arrived) tensor = all_of(tensor);
@@ -139,7 +105,7 @@ bool can_pull_back_at_once(const Graph& graph, const Plan& plan) {
   if (way.roots.empty()) return true;
   std::vector<at::Tensor> gradients;
   for (const std::size_t c : way.cuts) gradients.push_back(at_cut(graph, plan.cuts[c], {}, graph.num_examples));
-  const NoFallback no_fallback;
+  const functorch::NoFallback no_fallback;
   try {
     (void)all_at_once(way, gradients, graph.num_examples);
     return true;

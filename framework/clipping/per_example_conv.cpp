@@ -68,14 +68,14 @@ RIPIENO_INLINE void tap_gradients_inline(const Scalar* __restrict image, const s
     }
 }
 
-RIPIENO_MULTIVERSION void tap_gradients(const float* image, const std::int32_t* positions, std::int64_t num_positions,
-                                        const std::int32_t* taps, std::int64_t num_taps, const float* lanes,
-                                        std::int64_t width, bool accumulate, float* out) {
+RIPIENO_FMA_CLONES void tap_gradients(const float* image, const std::int32_t* positions, std::int64_t num_positions,
+                                      const std::int32_t* taps, std::int64_t num_taps, const float* lanes,
+                                      std::int64_t width, bool accumulate, float* out) {
   tap_gradients_inline(image, positions, num_positions, taps, num_taps, lanes, width, accumulate, out);
 }
-RIPIENO_MULTIVERSION void tap_gradients(const double* image, const std::int32_t* positions, std::int64_t num_positions,
-                                        const std::int32_t* taps, std::int64_t num_taps, const double* lanes,
-                                        std::int64_t width, bool accumulate, double* out) {
+RIPIENO_FMA_CLONES void tap_gradients(const double* image, const std::int32_t* positions, std::int64_t num_positions,
+                                      const std::int32_t* taps, std::int64_t num_taps, const double* lanes,
+                                      std::int64_t width, bool accumulate, double* out) {
   tap_gradients_inline(image, positions, num_positions, taps, num_taps, lanes, width, accumulate, out);
 }
 
@@ -123,12 +123,12 @@ RIPIENO_INLINE void positions_first_inline(const Scalar* in, std::int64_t channe
     }
 }
 
-RIPIENO_MULTIVERSION void positions_first(const float* in, std::int64_t channels, std::int64_t positions,
-                                          std::int64_t width, float* out) {
+RIPIENO_FMA_CLONES void positions_first(const float* in, std::int64_t channels, std::int64_t positions,
+                                        std::int64_t width, float* out) {
   positions_first_inline(in, channels, positions, width, out);
 }
-RIPIENO_MULTIVERSION void positions_first(const double* in, std::int64_t channels, std::int64_t positions,
-                                          std::int64_t width, double* out) {
+RIPIENO_FMA_CLONES void positions_first(const double* in, std::int64_t channels, std::int64_t positions,
+                                        std::int64_t width, double* out) {
   positions_first_inline(in, channels, positions, width, out);
 }
 

@@ -33,20 +33,19 @@ RIPIENO_INLINE Scalar centred_product_inline(const Scalar* gradient, const Scala
   return sum;
 }
 
-RIPIENO_MULTIVERSION void add_row(const float* gradient, const float* input, float mean, float rstd, std::int64_t width,
-                                  float* sums) {
+RIPIENO_FMA_CLONES void add_row(const float* gradient, const float* input, float mean, float rstd, std::int64_t width,
+                                float* sums) {
   add_row_inline(gradient, input, mean, rstd, width, sums);
 }
-RIPIENO_MULTIVERSION void add_row(const double* gradient, const double* input, double mean, double rstd,
-                                  std::int64_t width, double* sums) {
+RIPIENO_FMA_CLONES void add_row(const double* gradient, const double* input, double mean, double rstd,
+                                std::int64_t width, double* sums) {
   add_row_inline(gradient, input, mean, rstd, width, sums);
 }
 
-RIPIENO_MULTIVERSION float centred_product(const float* gradient, const float* input, float mean, std::int64_t size) {
+RIPIENO_FMA_CLONES float centred_product(const float* gradient, const float* input, float mean, std::int64_t size) {
   return centred_product_inline(gradient, input, mean, size);
 }
-RIPIENO_MULTIVERSION double centred_product(const double* gradient, const double* input, double mean,
-                                            std::int64_t size) {
+RIPIENO_FMA_CLONES double centred_product(const double* gradient, const double* input, double mean, std::int64_t size) {
   return centred_product_inline(gradient, input, mean, size);
 }
 

@@ -50,12 +50,12 @@ RIPIENO_INLINE void product_inline(const Scalar* u, std::int64_t m, const Scalar
   if (c < k) column_block(u, m, rows, last, count, static_cast<int>(k - c), out + c, k);
 }
 
-RIPIENO_MULTIVERSION void product(const float* u, std::int64_t m, const float* v, std::int64_t k, std::int64_t rows,
-                                  const float* last, float* out) {
+RIPIENO_FMA_CLONES void product(const float* u, std::int64_t m, const float* v, std::int64_t k, std::int64_t rows,
+                                const float* last, float* out) {
   product_inline(u, m, v, k, rows, last, out);
 }
-RIPIENO_MULTIVERSION void product(const double* u, std::int64_t m, const double* v, std::int64_t k, std::int64_t rows,
-                                  const double* last, double* out) {
+RIPIENO_FMA_CLONES void product(const double* u, std::int64_t m, const double* v, std::int64_t k, std::int64_t rows,
+                                const double* last, double* out) {
   product_inline(u, m, v, k, rows, last, out);
 }
 

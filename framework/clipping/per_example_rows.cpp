@@ -84,23 +84,23 @@ RIPIENO_INLINE void weighted_sum_inline(const Scalar* __restrict rows, std::int6
   std::copy_n(sums, width, out);
 }
 
-RIPIENO_MULTIVERSION double squares(const float* row, std::int64_t size) { return sum_of_squares_inline(row, size); }
-RIPIENO_MULTIVERSION double squares(const double* row, std::int64_t size) { return sum_of_squares_inline(row, size); }
+RIPIENO_FMA_CLONES double squares(const float* row, std::int64_t size) { return sum_of_squares_inline(row, size); }
+RIPIENO_FMA_CLONES double squares(const double* row, std::int64_t size) { return sum_of_squares_inline(row, size); }
 
-RIPIENO_MULTIVERSION void scale_row(const float* row, std::int64_t size, float factor, std::uint32_t mask, float* out) {
+RIPIENO_FMA_CLONES void scale_row(const float* row, std::int64_t size, float factor, std::uint32_t mask, float* out) {
   scale_row_inline(row, size, factor, mask, out);
 }
-RIPIENO_MULTIVERSION void scale_row(const double* row, std::int64_t size, double factor, std::uint64_t mask,
-                                    double* out) {
+RIPIENO_FMA_CLONES void scale_row(const double* row, std::int64_t size, double factor, std::uint64_t mask,
+                                  double* out) {
   scale_row_inline(row, size, factor, mask, out);
 }
 
-RIPIENO_MULTIVERSION void weighted_sum(const float* rows, std::int64_t n, std::int64_t stride, const float* weights,
-                                       std::int64_t width, float* out) {
+RIPIENO_FMA_CLONES void weighted_sum(const float* rows, std::int64_t n, std::int64_t stride, const float* weights,
+                                     std::int64_t width, float* out) {
   weighted_sum_inline(rows, n, stride, weights, width, out);
 }
-RIPIENO_MULTIVERSION void weighted_sum(const double* rows, std::int64_t n, std::int64_t stride, const double* weights,
-                                       std::int64_t width, double* out) {
+RIPIENO_FMA_CLONES void weighted_sum(const double* rows, std::int64_t n, std::int64_t stride, const double* weights,
+                                     std::int64_t width, double* out) {
   weighted_sum_inline(rows, n, stride, weights, width, out);
 }
 

@@ -1,13 +1,6 @@
 #pragma once
 
-/// The function is compiled for several instruction sets and chosen when the program starts. What it calls must be
-/// inlined into it, or would run as compiled for the least of them.
-#if defined(__x86_64__)
-#define RIPIENO_MULTIVERSION __attribute__((target_clones("avx512f", "fma", "default")))
-#else
-#define RIPIENO_MULTIVERSION
-#endif
-#define RIPIENO_INLINE __attribute__((always_inline)) inline
+#include <ripieno/accounting/base/vector_clones.hpp>
 
 namespace ripieno::bookkeeping {
 

@@ -1,7 +1,6 @@
+#include <ripieno/framework/clipping/functorch_internal.hpp>
+
 #include <ATen/ATen.h>
-#include <ATen/functorch/BatchedFallback.h>
-#include <ATen/functorch/BatchedTensorImpl.h>
-#include <ATen/functorch/DynamicLayer.h>
 #include <ATen/functorch/TensorWrapper.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -11,60 +10,24 @@
 namespace ripieno {
 namespace {
 
-namespace functorch = at::functorch;
 using Tensors = std::vector<at::Tensor>;
 
-/// A functorch transform that every operation of this thread goes through while the object lives. Transforms nest like
-/// scopes, which is what makes an exception undo them in order.
-class Transform {
- public:
-  Transform(const Transform&) = delete;
-  Transform& operator=(const Transform&) = delete;
-
-  [[nodiscard]] std::int64_t level() const noexcept { return level_; }
-
- protected:
-  explicit Transform(std::int64_t level) : level_(level) {}
-  ~Transform() { functorch::popDynamicLayerAndDeleteMetadata(); }
-
- private:
-  std::int64_t level_;
-};
-
-class VmapTransform : public Transform {
- public:
-  explicit VmapTransform(std::int64_t n)
-      : Transform(functorch::initAndPushDynamicLayer(functorch::TransformType::Vmap, c10::SymInt(n),
-                                                     functorch::RandomnessType::Different)) {}
-
-  /// One tensor that stands for the n rows of [n, ...].
-  [[nodiscard]] at::Tensor each_of(const at::Tensor& rows) const { return functorch::addBatchDim(rows, 0, level()); }
-};
-
-class GradTransform : public Transform {
+/// Operations record gradients of what `wrap` returns.
+class GradTransform : public functorch::Transform {
  public:
   GradTransform()
-      : Transform(functorch::initAndPushDynamicLayer(functorch::TransformType::Grad, /*batch_size=*/std::nullopt,
-                                                     /*randomness=*/std::nullopt, c10::GradMode::is_enabled())) {}
+      : Transform(at::functorch::initAndPushDynamicLayer(at::functorch::TransformType::Grad,
+                                                         /*batch_size=*/std::nullopt,
+                                                         /*randomness=*/std::nullopt, c10::GradMode::is_enabled())) {}
 
-  [[nodiscard]] at::Tensor wrap(const at::Tensor& value) const { return functorch::makeTensorWrapper(value, level()); }
+  [[nodiscard]] at::Tensor wrap(const at::Tensor& value) const {
+    return at::functorch::makeTensorWrapper(value, level());
+  }
 
   [[nodiscard]] at::Tensor unwrap(const at::Tensor& tensor) const {
-    const functorch::TensorWrapper* wrapper = functorch::maybeGetTensorWrapper(tensor);
+    const at::functorch::TensorWrapper* wrapper = at::functorch::maybeGetTensorWrapper(tensor);
     return wrapper != nullptr && wrapper->level() == level() ? wrapper->value() : tensor;
   }
-};
-
-/// Operators without a batching rule throw instead of running once per example.
-class NoFallback {
- public:
-  NoFallback() : enabled_before_(functorch::isVmapFallbackEnabled()) { functorch::setVmapFallbackEnabled(false); }
-  ~NoFallback() { functorch::setVmapFallbackEnabled(enabled_before_); }
-  NoFallback(const NoFallback&) = delete;
-  NoFallback& operator=(const NoFallback&) = delete;
-
- private:
-  bool enabled_before_;
 };
 
 /// Loss and gradient of the one example that stands for all.
@@ -91,7 +54,7 @@ Example grad(const LossFn& loss, const PyTree& params, const Tensors& example) {
 
 /// The n values behind a tensor of vmap's level, [n, ...]; n times the same if it does not depend on the example.
 at::Tensor rows_behind(const at::Tensor& tensor, std::int64_t level, std::int64_t n) {
-  const functorch::BatchedTensorImpl* batched = functorch::maybeGetBatchedImpl(tensor);
+  const at::functorch::BatchedTensorImpl* batched = at::functorch::maybeGetBatchedImpl(tensor);
   if (batched != nullptr && batched->level() == level) return batched->value().movedim(batched->bdim(), 0);
   std::vector<std::int64_t> shape = tensor.sizes().vec();
   shape.insert(shape.begin(), n);
@@ -111,8 +74,8 @@ PerExampleGradients vmap_grad(const LossFn& loss, const PyTree& params, std::spa
   Example each;
   std::int64_t level = 0;
   {
-    const NoFallback no_fallback;
-    const VmapTransform transform(n);
+    const functorch::NoFallback no_fallback;
+    const functorch::VmapTransform transform(n, at::functorch::RandomnessType::Different);
     level = transform.level();
     Tensors example;
     for (const at::Tensor& tensor : rows) example.push_back(transform.each_of(tensor));

@@ -2,15 +2,7 @@
 
 #include <algorithm>
 #include <array>
-
-// One clone for each vector width; what it calls is inlined into each. The file is compiled without contraction
-// (CMakeLists.txt), so that all clones round alike.
-#if defined(__x86_64__)
-#define RIPIENO_VECTOR_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define RIPIENO_VECTOR_CLONES
-#endif
-#define RIPIENO_INLINE inline __attribute__((always_inline))
+#include <ripieno/accounting/base/vector_clones.hpp>
 
 namespace ripieno::optim {
 namespace {
