@@ -14,7 +14,7 @@ class ResumeTest : public TrainTest {
 
   /// A run long enough to be interrupted.
   std::string command(int ranks, const std::string& name, std::map<std::string, std::string> changes = {}) const {
-    changes.try_emplace("steps", "400");
+    changes.try_emplace("steps", "800");
     changes.try_emplace("insecure-seed", "6");
     changes.try_emplace("checkpoint-every", "7");
     changes.try_emplace("operator-log", "");
@@ -24,7 +24,7 @@ class ResumeTest : public TrainTest {
 
   /// Starts the command, sends `signal` to its ranks once some steps are done, and waits for its end.
   Outcome interrupted(const std::string& command, const std::string& name, const std::string& signal) const {
-    return run("bash -c '" + command + " & job=$!; for i in $(seq 600); do [ $(cat " + out(name) +
+    return run("bash -c '" + command + " & job=$!; for i in $(seq 3000); do [ $(cat " + out(name) +
                "/operator.jsonl 2>/dev/null | wc -l) -gt 20 ] && break; sleep 0.02; done; pkill -" + signal +
                " -f \"^" + RIPIENO_BIN_DIR + "/ripieno-train .*--out " + out(name) + "\"; wait $job'");
   }
@@ -40,7 +40,7 @@ class ResumeTest : public TrainTest {
 TEST_F(ResumeTest, AfterACleanStopTheRunContinuesBitForBit) {
   const Outcome stopped = interrupted(command(2, "a"), "a", "USR1");
   ASSERT_EQ(stopped.code, static_cast<int>(ExitCode::checkpointed)) << stopped.output;
-  ASSERT_LT(book("a").charged(), 400);
+  ASSERT_LT(book("a").charged(), 800);
   const Outcome resumed = run(command(2, "a"));
   ASSERT_EQ(resumed.code, 0) << resumed.output;
   ASSERT_EQ(run(command(2, "b")).code, 0);
@@ -50,11 +50,11 @@ TEST_F(ResumeTest, AfterACleanStopTheRunContinuesBitForBit) {
 }
 
 TEST_F(ResumeTest, Invariant_P4_AfterACrashLostStepsStayCountedAndAreDoneAgainUnderFreshKeys) {
-  const std::map<std::string, std::string> reserve{{"reserve-steps", "400"}};
+  const std::map<std::string, std::string> reserve{{"reserve-steps", "800"}};
   const Outcome killed = interrupted(command(2, "a", reserve), "a", "KILL");
   ASSERT_NE(killed.code, 0);
   const std::int64_t recorded = book("a").charged();
-  ASSERT_LT(recorded, 400);
+  ASSERT_LT(recorded, 800);
   const Outcome resumed = run(command(2, "a", reserve));
   ASSERT_EQ(resumed.code, 0) << resumed.output;
 
@@ -64,8 +64,8 @@ TEST_F(ResumeTest, Invariant_P4_AfterACrashLostStepsStayCountedAndAreDoneAgainUn
   const std::int64_t restart = after.segments[1].header.first_step;
   EXPECT_LE(restart, recorded);
   EXPECT_EQ(restart % 7, 0) << "it goes on from a checkpoint";
-  EXPECT_EQ(after.charged(), recorded + 400 - restart);
-  EXPECT_EQ(result("a")["steps"], 400);
+  EXPECT_EQ(after.charged(), recorded + 800 - restart);
+  EXPECT_EQ(result("a")["steps"], 800);
   EXPECT_EQ(result("a")["ledger_records"], after.charged());
 }
 
@@ -76,8 +76,8 @@ TEST_F(ResumeTest, WithoutAReserveTheBudgetHoldsAndTrainingEndsEarlier) {
   const Outcome resumed = run(command(1, "a"));
   ASSERT_EQ(resumed.code, 0) << resumed.output;
   EXPECT_THAT(resumed.output, HasSubstr("--reserve-steps"));
-  EXPECT_EQ(result("a")["steps"], 400 - lost);
-  EXPECT_EQ(book("a").charged(), 400);
+  EXPECT_EQ(result("a")["steps"], 800 - lost);
+  EXPECT_EQ(book("a").charged(), 800);
 }
 
 TEST_F(ResumeTest, TheWorldSizeMayChange) {
@@ -87,7 +87,7 @@ TEST_F(ResumeTest, TheWorldSizeMayChange) {
   const ledger::Ledger after = book("a");
   ASSERT_EQ(after.segments.size(), 2U);
   EXPECT_EQ(after.segments[1].header.plan.world_size(), 4);
-  EXPECT_EQ(after.charged(), 400) << "no step was lost";
+  EXPECT_EQ(after.charged(), 800) << "no step was lost";
 }
 
 TEST_F(ResumeTest, ADamagedCheckpointIsPassedOver) {
