@@ -198,6 +198,17 @@ bool parse_calibration(std::span<const std::string> arguments, Setting& setting,
   return true;
 }
 
+/// What a search for `target` at `delta` has ended at.
+void print_reached(const Setting& setting, const Schedule& schedule, const accounting::Interval& reached, double target,
+                   double delta) {
+  Json json = {{"epsilon", number(reached.upper)},
+               {"epsilon_lower", number(reached.lower)},
+               {"epsilon_target", target},
+               {"delta", delta}};
+  json.update(setting_json(setting, schedule.releases.method(delta)));
+  print_json(json);
+}
+
 int run_calibrate(std::span<const std::string> arguments) {
   Setting setting;
   bool seeks_rate = false;
@@ -213,12 +224,7 @@ int run_calibrate(std::span<const std::string> arguments) {
   const Schedule schedule = setting.schedule();
   const accounting::Interval reached = epsilon_of_schedule(schedule, delta);
   if (setting.json) {
-    Json json = {{"epsilon", number(reached.upper)},
-                 {"epsilon_lower", number(reached.lower)},
-                 {"epsilon_target", target},
-                 {"delta", delta}};
-    json.update(setting_json(setting, schedule.releases.method(delta)));
-    print_json(json);
+    print_reached(setting, schedule, reached, target, delta);
     return 0;
   }
   if (seeks_rate) {
@@ -250,12 +256,7 @@ int run_steps(std::span<const std::string> arguments) {
   const Schedule schedule = setting.schedule();
   const accounting::Interval reached = epsilon_of_schedule(schedule, delta);
   if (setting.json) {
-    Json json = {{"epsilon", number(reached.upper)},
-                 {"epsilon_lower", number(reached.lower)},
-                 {"epsilon_target", target},
-                 {"delta", delta}};
-    json.update(setting_json(setting, schedule.releases.method(delta)));
-    print_json(json);
+    print_reached(setting, schedule, reached, target, delta);
     return 0;
   }
   std::cout << steps_text(setting.steps) << " of sample rate " << format_double(setting.sample_rate)

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <ripieno/accounting/base/error.hpp>
 #include <ripieno/framework/training/json_lines.hpp>
-#include <utility>
 
 namespace ripieno {
 namespace {
@@ -20,9 +19,9 @@ void write_all(int fd, std::string_view text, const std::filesystem::path& path)
   }
 }
 
-int open_at_end(const std::filesystem::path& path, mode_t mode) {
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, mode);
-  if (fd < 0) throw DataError("cannot write " + path.string(), std::strerror(errno));
+io::UniqueFd open_at_end(const std::filesystem::path& path, mode_t mode) {
+  io::UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, mode));
+  if (fd.get() < 0) throw DataError("cannot write " + path.string(), std::strerror(errno));
   return fd;
 }
 
@@ -31,20 +30,8 @@ int open_at_end(const std::filesystem::path& path, mode_t mode) {
 JsonLines::JsonLines(const std::filesystem::path& path, Visibility visibility)
     : fd_(open_at_end(path, visibility == Visibility::published ? 0644 : 0600)), path_(path) {}
 
-JsonLines::JsonLines(JsonLines&& other) noexcept : fd_(std::exchange(other.fd_, -1)), path_(std::move(other.path_)) {}
-
-JsonLines& JsonLines::operator=(JsonLines&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  std::swap(path_, other.path_);
-  return *this;
-}
-
-JsonLines::~JsonLines() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
 void JsonLines::write(const Json& object) {
-  if (fd_ >= 0) write_all(fd_, object.dump() + '\n', path_);
+  if (is_open()) write_all(fd_.get(), object.dump() + '\n', path_);
 }
 
 }  // namespace ripieno

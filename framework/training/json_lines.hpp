@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <ripieno/accounting/base/json.hpp>
+#include <ripieno/io/file.hpp>
 
 namespace ripieno {
 
@@ -16,16 +17,13 @@ class JsonLines {
   JsonLines() = default;
   /// Opens `path` at its end, or creates it. DataError when that is not possible.
   JsonLines(const std::filesystem::path& path, Visibility visibility);
-  JsonLines(JsonLines&& other) noexcept;
-  JsonLines& operator=(JsonLines&& other) noexcept;
-  ~JsonLines();
 
-  [[nodiscard]] bool is_open() const noexcept { return fd_ >= 0; }
+  [[nodiscard]] bool is_open() const noexcept { return fd_.get() >= 0; }
   /// Appends the object as one line, in one write. DataError when the disk refuses.
   void write(const Json& object);
 
  private:
-  int fd_ = -1;
+  io::UniqueFd fd_;
   std::filesystem::path path_;
 };
 
