@@ -12,11 +12,6 @@ namespace {
 
 namespace generated = torch::autograd::generated;
 
-template <class Node>
-const Node& as(const UseSite& site) {
-  return static_cast<const Node&>(*site.node);
-}
-
 /// Examples are in the rows of the output when the parameter is the right factor, in its columns when it is the left.
 bool factor_serves(const UseSite& site, int right_edge) {
   return site.layout.dim == (site.edge == right_edge ? 1 : 2) && site.cut_shape.size() == 3;

@@ -12,11 +12,6 @@ namespace {
 
 namespace generated = torch::autograd::generated;
 
-template <class Node>
-const Node& as(const UseSite& site) {
-  return static_cast<const Node&>(*site.node);
-}
-
 /// The examples are in the dimensions of the ids, which come before those of a row.
 bool examples_are_in_ids(const UseSite& site) {
   return !site.cut_shape.empty() && site.edge == 0 &&

@@ -23,6 +23,12 @@ struct UseSite {
   std::int64_t num_examples;
 };
 
+/// The node of a use as the struct that Torch generates for its operation.
+template <class Node>
+const Node& as(const UseSite& site) {
+  return static_cast<const Node&>(*site.node);
+}
+
 /// How to get per-example gradients from one kind of node.
 struct NodeHandler {
   std::string_view node;  ///< its name in the autograd graph

@@ -11,11 +11,6 @@ namespace {
 
 namespace generated = torch::autograd::generated;
 
-template <class Node>
-const Node& as(const UseSite& site) {
-  return static_cast<const Node&>(*site.node);
-}
-
 /// sum_r u_r v_r^T for each example; u [n, rows, m], v [n, rows, k].
 PerExampleGradientPtr sum_of_outer_products(const at::Tensor& u, const at::Tensor& v, const Shape& shape) {
   return std::make_unique<OuterProductGradient>(u.unsqueeze(1), v.unsqueeze(1), shape);
