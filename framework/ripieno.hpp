@@ -11,6 +11,7 @@
 #include <ripieno/framework/distributed/reduce.hpp>
 #include <ripieno/framework/distributed/world.hpp>
 #include <ripieno/framework/functional/make_functional.hpp>
+#include <ripieno/framework/functional/script_function.hpp>
 #include <ripieno/framework/models/model.hpp>
 #include <ripieno/framework/noise/gaussian_noise.hpp>
 #include <ripieno/framework/optim/sgd.hpp>

@@ -11,10 +11,7 @@ namespace ripieno::bookkeeping {
 namespace {
 
 using torch::autograd::generated::ConvolutionBackward0;
-
-const ConvolutionBackward0& convolution(const UseSite& site) {
-  return static_cast<const ConvolutionBackward0&>(*site.node);
-}
+using torch::autograd::generated::ConvolutionBackward1;  // at::_convolution: what tracing in Python records
 
 /// Sizes over the last dimensions; a setting given once holds for every one of `count` dimensions.
 ConvolutionGeometry::Spatial trailing(std::span<const std::int64_t> sizes, std::size_t count, std::int64_t filler) {
@@ -33,7 +30,8 @@ std::span<const std::int64_t> spatial_sizes(at::IntArrayRef sizes) {
   return std::span(sizes.data(), sizes.size()).subspan(2);
 }
 
-ConvolutionGeometry geometry_of(const ConvolutionBackward0& node, const at::Tensor& image, const at::Tensor& lanes,
+template <class Convolution>
+ConvolutionGeometry geometry_of(const Convolution& node, const at::Tensor& image, const at::Tensor& lanes,
                                 const Shape& weight) {
   const std::size_t count = weight.size() - 2;
   return {.groups = node.groups.expect_int(),
@@ -53,9 +51,10 @@ bool serves(const UseSite& site) {
          (site.edge == 2 || (site.cut_shape.size() >= 3 && site.cut_shape.size() <= 5));
 }
 
+template <class Convolution>
 std::vector<at::Tensor> save(const UseSite& site) {
   if (site.edge == 2) return {};
-  return {convolution(site).input_.unpack(site.node)};
+  return {as<Convolution>(site).input_.unpack(site.node)};
 }
 
 PerExampleGradientPtr bias_gradient(const UseSite& site, const at::Tensor& output_gradient) {
@@ -64,10 +63,11 @@ PerExampleGradientPtr bias_gradient(const UseSite& site, const at::Tensor& outpu
   return store(reduce_broadcast(output_gradient, site.layout, site.num_examples, channels), site.cut_shape);
 }
 
+template <class Convolution>
 PerExampleGradientPtr gradient(const UseSite& site, const at::Tensor& output_gradient,
                                std::span<const at::Tensor> saved) {
   if (site.edge == 2) return bias_gradient(site, output_gradient);
-  const ConvolutionBackward0& node = convolution(site);
+  const auto& node = as<Convolution>(site);
   const at::Tensor input = saved[0].contiguous(), output = output_gradient.contiguous();
   const at::Tensor& image = node.transposed ? output : input;
   const at::Tensor& lanes = node.transposed ? input : output;
@@ -80,7 +80,9 @@ PerExampleGradientPtr gradient(const UseSite& site, const at::Tensor& output_gra
   return std::make_unique<StoredGradient>(made.rows, site.cut_shape, unpack, made.squared_norms);
 }
 
-constexpr std::array k_handlers{NodeHandler{"ConvolutionBackward0", false, serves, save, gradient}};
+constexpr std::array k_handlers{
+    NodeHandler{"ConvolutionBackward0", false, serves, save<ConvolutionBackward0>, gradient<ConvolutionBackward0>},
+    NodeHandler{"ConvolutionBackward1", false, serves, save<ConvolutionBackward1>, gradient<ConvolutionBackward1>}};
 
 }  // namespace
 
