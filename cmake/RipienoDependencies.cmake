@@ -1,12 +1,6 @@
-# What io and framework need beyond accounting. Everything is found, nothing is downloaded.
+# What io and framework need beyond accounting.
 
-set(MPI_CXX_SKIP_MPICXX ON)
-find_package(MPI REQUIRED COMPONENTS C)
-find_package(HDF5 REQUIRED COMPONENTS C)
-find_package(ZLIB REQUIRED)
-find_package(PkgConfig REQUIRED)
-pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
-find_package(TorchWheel REQUIRED)
+include(RipienoFind)
 
 add_library(ripieno_mpi INTERFACE)
 target_link_libraries(ripieno_mpi INTERFACE MPI::MPI_C)

@@ -27,9 +27,11 @@ file(CREATE_LINK ${PROJECT_SOURCE_DIR}/framework/ripieno.hpp ${RIPIENO_INCLUDE_D
 configure_file(${PROJECT_SOURCE_DIR}/cmake/version.hpp.in ${RIPIENO_INCLUDE_DIR}/ripieno/version.hpp)
 
 add_library(ripieno_settings INTERFACE)
-target_include_directories(ripieno_settings INTERFACE ${RIPIENO_INCLUDE_DIR})
+target_include_directories(ripieno_settings INTERFACE
+  $<BUILD_INTERFACE:${RIPIENO_INCLUDE_DIR}> $<INSTALL_INTERFACE:include>)
+target_compile_features(ripieno_settings INTERFACE cxx_std_20)
 target_compile_options(ripieno_settings INTERFACE
-  -Wall -Wextra -Wpedantic -Wconversion -Wno-psabi $<$<BOOL:${RIPIENO_WERROR}>:-Werror>)
+  $<BUILD_INTERFACE:-Wall;-Wextra;-Wpedantic;-Wconversion;-Wno-psabi;$<$<BOOL:${RIPIENO_WERROR}>:-Werror>>)
 
 # ripieno_add_library(NAME [TORCH] SOURCES a.cpp … [LINK …] [LINK_PRIVATE …]): a static library ripieno_NAME.
 # TORCH adds OpenMP (at::parallel_for is silently serial without it) and the shared precompiled header.
@@ -37,6 +39,7 @@ function(ripieno_add_library name)
   cmake_parse_arguments(arg "TORCH" "" "SOURCES;LINK;LINK_PRIVATE" ${ARGN})
   add_library(ripieno_${name} STATIC ${arg_SOURCES})
   target_link_libraries(ripieno_${name} PUBLIC ripieno_settings ${arg_LINK} PRIVATE ${arg_LINK_PRIVATE})
+  set_property(GLOBAL APPEND PROPERTY RIPIENO_LIBRARIES ripieno_${name})
   if(arg_TORCH)
     ripieno_use_torch(ripieno_${name})
   endif()
