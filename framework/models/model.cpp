@@ -32,7 +32,9 @@ at::Tensor as_examples(const at::Tensor& x, const std::string& model, const std:
     throw UsageError("model " + model + " got a batch of shape " + shape_text(x.sizes()),
                      "it was made for examples of shape " + shape_text(shape));
   }
-  return x.reshape(batch_shape);
+  // Integers that the data does not scale come as they are.
+  const at::Tensor shaped = x.reshape(batch_shape);
+  return shaped.is_floating_point() ? shaped : shaped.to(at::kFloat);
 }
 
 }  // namespace models

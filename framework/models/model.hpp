@@ -7,20 +7,30 @@
 #include <map>
 #include <ripieno/framework/core/pytree.hpp>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 namespace ripieno {
 
-/// A classifier as a function of its parameters.
+/// A model as a function of its parameters.
 struct Model {
+  using Notes = std::unordered_map<std::string, std::string>;
+
   std::string name;
-  PyTree params;  ///< float32, as initialised
-  /// Logits [n, num_classes] of examples x [n, ...], as they come out of the feature map where there is one. UsageError
-  /// when the examples have another shape than the model was made for.
+  PyTree params;  ///< the trained ones, float32, as initialised
+  /// Outputs [n, ...] for examples x [n, ...], as they come out of the feature map where there is one: logits
+  /// [n, num_classes] of the ready models. UsageError when the examples have another shape than the model was made for.
   std::function<at::Tensor(const PyTree& params, const at::Tensor& x)> forward;
   /// Maps examples [n, example_shape] to what `forward` takes; empty where that is the examples themselves. Public, and
   /// a map of each example by itself; float32 to float32.
   std::function<at::Tensor(const at::Tensor& x)> feature_map;
+  /// Parameters that are not trained; their paths are none of those in `params`.
+  PyTree frozen = {};
+  /// Writes the model with these parameters, and notes by name, to a new file that Python opens; empty where all_params
+  /// is all of it.
+  std::function<void(const std::string& path, const PyTree& params, const Notes& notes)> save = {};
+  /// Of the file that the model came from, in hexadecimal; empty where there was none.
+  std::string sha256 = {};
 };
 
 /// What a model is made of.

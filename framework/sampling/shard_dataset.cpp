@@ -9,6 +9,18 @@
 
 namespace ripieno {
 
+namespace {
+
+/// Integers that nothing scales are ids: tokens, categories. float32 carries them exactly up to 2^24.
+bool holds_ids(const io::ShardSet& shards) {
+  const io::DType stored = shards.stored_dtype();
+  const io::Normalisation& normalisation = shards.shard(0).normalisation;
+  return (stored == io::DType::i32 || stored == io::DType::i64) && normalisation.scale == 1 &&
+         normalisation.mean.empty();
+}
+
+}  // namespace
+
 ShardDataset::ShardDataset(std::shared_ptr<const io::ShardSet> shards) : shards_(std::move(shards)) {
   if (shards_ == nullptr) throw UsageError("a dataset of no shards");
 }
@@ -23,6 +35,7 @@ std::pair<at::Tensor, at::Tensor> ShardDataset::gather(std::span<const std::int6
   at::Tensor x = at::empty(sizes, at::TensorOptions(at::kFloat));
   at::Tensor y = at::empty({sizes[0]}, at::TensorOptions(at::kLong));
   shards_->gather_x(ids, {x.mutable_data_ptr<float>(), static_cast<std::size_t>(x.numel())});
+  if (holds_ids(*shards_)) x = x.to(at::kLong);
   shards_->gather_y(ids, {y.mutable_data_ptr<std::int64_t>(), ids.size()});
   return {std::move(x), std::move(y)};
 }

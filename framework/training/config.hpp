@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace ripieno {
 
@@ -25,6 +26,8 @@ struct TrainConfig {
   // model
   std::string model = "linear";
   std::map<std::string, std::string> model_args;
+  std::string loss = "cross-entropy";
+  std::vector<std::string> freeze;
   // privacy
   double expected_batch = 0;
   std::optional<double> epochs;

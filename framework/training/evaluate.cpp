@@ -7,26 +7,28 @@
 
 namespace ripieno {
 
-Evaluation evaluate(const Communicator& communicator, const Model& model, const PyTree& params, const Dataset& dataset,
-                    std::int64_t batch_size) {
+Evaluation evaluate(const Communicator& communicator, const Model& model, const Objective& objective,
+                    const PyTree& params, const Dataset& dataset, std::int64_t batch_size) {
   const at::NoGradGuard no_grad;
   const IdRange mine = local_range(dataset.num_examples(), communicator.rank(), communicator.size());
-  std::array<std::int64_t, 1> correct{0};
-  std::array<double, 1> loss{0};
+  std::array<double, 2> sums{};
+  double& loss = sums[0];
+  double& accuracy = sums[1];
   collectively(communicator, [&] {
     for (std::int64_t begin = mine.begin; begin < mine.end; begin += batch_size) {
       std::vector<std::int64_t> ids(static_cast<std::size_t>(std::min(batch_size, mine.end - begin)));
       std::iota(ids.begin(), ids.end(), begin);
       const auto [x, y] = dataset.gather(ids);
-      const at::Tensor logits = model.forward(params, model.feature_map ? model.feature_map(x) : x);
-      correct[0] += logits.argmax(1).eq(y).sum().item<std::int64_t>();
-      loss[0] += softmax_cross_entropy(logits, y).sum(at::kDouble).item<double>();
+      const at::Tensor outputs = model.forward(params, model.feature_map ? model.feature_map(x) : x);
+      loss += objective.loss(outputs, x, y).sum(at::kDouble).item<double>();
+      if (objective.accuracy) accuracy += objective.accuracy(outputs, x, y).sum().item<double>();
     }
   });
-  communicator.allreduce_sum(std::span<std::int64_t>(correct));
-  communicator.allreduce_sum(std::span<double>(loss));
+  communicator.allreduce_sum(std::span<double>(sums));
   const auto total = static_cast<double>(dataset.num_examples());
-  return {dataset.num_examples(), static_cast<double>(correct[0]) / total, loss[0] / total};
+  Evaluation evaluation{.num_examples = dataset.num_examples(), .accuracy = {}, .mean_loss = loss / total};
+  if (objective.accuracy) evaluation.accuracy = accuracy / total;
+  return evaluation;
 }
 
 }  // namespace ripieno

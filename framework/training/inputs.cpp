@@ -1,8 +1,13 @@
+#include <ATen/ATen.h>
+
 #include <cmath>
 #include <ripieno/accounting/base/error.hpp>
 #include <ripieno/accounting/base/log.hpp>
 #include <ripieno/accounting/base/text.hpp>
 #include <ripieno/accounting/ledger/schedule.hpp>
+#include <ripieno/framework/models/freeze.hpp>
+#include <ripieno/framework/models/script_model.hpp>
+#include <ripieno/framework/models/text.hpp>
 #include <ripieno/framework/sampling/shard_dataset.hpp>
 #include <ripieno/framework/training/inputs.hpp>
 
@@ -27,6 +32,39 @@ std::int64_t planned_steps(const TrainConfig& config, double sample_rate) {
   return static_cast<std::int64_t>(std::ceil(*config.epochs / sample_rate));
 }
 
+Model model_for(const TrainConfig& config, const io::ShardSet& data, const ModelFactory& make_model) {
+  const auto shape = data.example_shape();
+  const ModelSpec spec{.name = config.model,
+                       .args = config.model_args,
+                       .example_shape = {shape.begin(), shape.end()},
+                       .num_classes = data.num_classes(),
+                       .seed = config.seed};
+  return freeze(names_script_file(config.model) ? make_script_model(spec) : make_model(spec), config.freeze);
+}
+
+/// UsageError when model, objective and data do not fit together, as two examples of zeros show.
+void check_fit(const RunInputs& inputs) {
+  const at::NoGradGuard no_grad;
+  const auto [none, no_targets] = ShardDataset(inputs.train).gather({});
+  std::vector<std::int64_t> two = none.sizes().vec(), two_targets = no_targets.sizes().vec();
+  two[0] = two_targets[0] = 2;
+  const at::Tensor x = at::zeros(two, none.options()), y = at::zeros(two_targets, no_targets.options());
+  at::Tensor outputs;
+  try {
+    const Model& model = inputs.model;
+    outputs = model.forward(model.params, model.feature_map ? model.feature_map(x) : x);
+  } catch (const c10::Error& error) {
+    const std::string text = error.what_without_backtrace();
+    throw UsageError("model " + inputs.model.name + " cannot take two examples, " +
+                         std::string(at::toString(x.scalar_type())) + " " + shape_text(x.sizes()),
+                     text.substr(0, text.find('\n')), "check what the model expects against ripieno-dataset info");
+  }
+  (void)inputs.objective.loss(outputs, x, y);
+  if (inputs.objective.name == "cross-entropy" && outputs.size(1) < inputs.train->num_classes())
+    throw UsageError("model " + inputs.model.name + " has " + std::to_string(outputs.size(1)) + " outputs",
+                     "the dataset has " + std::to_string(inputs.train->num_classes()) + " classes");
+}
+
 }  // namespace
 
 RunInputs open_inputs(const TrainConfig& config, const ModelFactory& make_model) {
@@ -39,12 +77,9 @@ RunInputs open_inputs(const TrainConfig& config, const ModelFactory& make_model)
       throw DataError(config.eval_data->string() + " does not fit " + config.data.string(), "examples differ in shape");
     }
   }
-  const auto shape = inputs.train->example_shape();
-  inputs.model = make_model({.name = config.model,
-                             .args = config.model_args,
-                             .example_shape = {shape.begin(), shape.end()},
-                             .num_classes = inputs.train->num_classes(),
-                             .seed = config.seed});
+  inputs.objective = make_objective(config.loss);
+  inputs.model = model_for(config, *inputs.train, make_model);
+  check_fit(inputs);
   return inputs;
 }
 
@@ -76,7 +111,7 @@ void claim_output(const std::filesystem::path& out) {
     throw PrivacyError(out.string() + " holds the ledger of another run",
                        "what it records is spent, and is never overwritten", "choose a new --out");
   }
-  for (const char* name : {"metrics.jsonl", "operator.jsonl", "result.json", "model.h5"}) {
+  for (const char* name : {"metrics.jsonl", "operator.jsonl", "result.json", "model.h5", "model.pt"}) {
     if (std::filesystem::exists(out / name)) {
       throw DataError((out / name).string() + " exists", "results are never overwritten", "choose a new --out");
     }

@@ -4,6 +4,7 @@
 #include <memory>
 #include <ripieno/accounting/ledger/plan.hpp>
 #include <ripieno/framework/models/model.hpp>
+#include <ripieno/framework/models/objective.hpp>
 #include <ripieno/framework/training/config.hpp>
 #include <ripieno/framework/training/trainer.hpp>
 #include <ripieno/io/shard_set.hpp>
@@ -16,9 +17,11 @@ struct RunInputs {
   std::shared_ptr<const io::ShardSet> eval;  ///< null when no evaluation set was given
   bool eval_is_public = false;
   Model model;
+  Objective objective;
 };
 
-/// Opens the datasets and makes the model. Every rank does the same; no communication.
+/// Opens the datasets and makes the model, from its file when --model names one, and tries it on two examples of
+/// zeros. Every rank does the same; no communication.
 /// DataError for broken or unsuitable data, PrivacyError for a privacy unit that no sampler serves yet, UsageError for
 /// a model that does not fit.
 [[nodiscard]] RunInputs open_inputs(const TrainConfig& config, const ModelFactory& make_model);

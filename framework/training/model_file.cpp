@@ -1,12 +1,17 @@
 #include <ATen/ATen.h>
 
+#include <map>
+#include <ripieno/accounting/base/error.hpp>
+#include <ripieno/framework/models/freeze.hpp>
 #include <ripieno/framework/training/model_file.hpp>
+#include <ripieno/framework/training/state_dict_file.hpp>
+#include <ripieno/io/file.hpp>
 #include <ripieno/io/tensor_file.hpp>
 
 namespace ripieno {
+namespace {
 
-void write_model(const std::filesystem::path& path, const std::string& model_name, const PyTree& params,
-                 const std::string& ledger_head) {
+void write_h5(const std::filesystem::path& path, const PyTree& params, const io::TextAttributes& notes) {
   const std::vector<std::string> paths = params.paths();
   std::vector<at::Tensor> leaves = params.leaves();
   std::vector<io::NamedTensor> tensors;
@@ -16,8 +21,35 @@ void write_model(const std::filesystem::path& path, const std::string& model_nam
                        .shape = leaves[i].sizes().vec(),
                        .values = {leaves[i].const_data_ptr<float>(), static_cast<std::size_t>(leaves[i].numel())}});
   }
-  io::write_tensor_file(path, {{"format", "ripieno-model 1"}, {"model", model_name}, {"ledger_head", ledger_head}},
-                        tensors);
+  io::write_tensor_file(path, notes, tensors);
+}
+
+void write_pt(const std::filesystem::path& path, const Model& model, const PyTree& params,
+              const io::TextAttributes& notes) {
+  const std::filesystem::path temporary = path.string() + ".tmp";
+  std::filesystem::remove(temporary);  // of a run that was killed
+  if (model.save) {
+    try {
+      model.save(temporary.string(), params, {notes.begin(), notes.end()});
+    } catch (const c10::Error& error) {
+      throw DataError("cannot write " + path.string(), error.what_without_backtrace(), "free disk space");
+    }
+  } else {
+    write_state_dict(temporary.string(), all_params(model, params), notes);
+  }
+  io::sync_to_disk(temporary);
+  io::publish(temporary, path);
+  io::sync_to_disk(path.parent_path());
+}
+
+}  // namespace
+
+void write_model(const std::filesystem::path& folder, const Model& model, const PyTree& params,
+                 const std::string& ledger_head) {
+  io::TextAttributes notes{{"format", "ripieno-model 1"}, {"model", model.name}, {"ledger_head", ledger_head}};
+  if (!model.sha256.empty()) notes.emplace("model_sha256", model.sha256);
+  write_h5(folder / "model.h5", all_params(model, params), notes);
+  write_pt(folder / "model.pt", model, params, notes);
 }
 
 }  // namespace ripieno

@@ -2,14 +2,18 @@
 
 #include <filesystem>
 #include <ripieno/framework/core/pytree.hpp>
+#include <ripieno/framework/models/model.hpp>
 #include <string>
 
 namespace ripieno {
 
-/// Writes `params` (float32) to a new HDF5 file: one dataset a leaf, named by its dotted path, and root attributes
-/// `format`, `model` and `ledger_head`, which names the ledger that counts what the model cost. DataError when the file
-/// exists.
-void write_model(const std::filesystem::path& path, const std::string& model_name, const PyTree& params,
+/// Writes the model with these trained parameters to two new files of `folder`, each of which names the ledger that
+/// counts what the model cost. DataError when one exists or cannot be written.
+///   model.h5  every parameter, frozen ones included: one float32 dataset each, named by its dotted path, and root
+///             attributes `format`, `model`, `ledger_head` and, of a model that came from a file, `model_sha256`
+///   model.pt  for Python: TorchScript where the model came as such, for torch.jit.load; otherwise a dictionary of all
+///             parameters, for torch.load(weights_only=True)
+void write_model(const std::filesystem::path& folder, const Model& model, const PyTree& params,
                  const std::string& ledger_head);
 
 }  // namespace ripieno

@@ -53,21 +53,25 @@ void RunReports::finish(const TrainingState& state, const RunInputs& inputs,
   const ledger::Analysis analysis = ledger::analyse({ledger::read(config_.out / "ledger.jsonl")});
   const accounting::Interval epsilon = ledger::epsilons(analysis, std::array{plan_.delta()}).front().epsilon;
   const std::string ledger_head = ledger::hash_text(analysis.ledgers.front().head);
-  write_model(config_.out / "model.h5", inputs.model.name, state.params, ledger_head);
+  write_model(config_.out, inputs.model, state.params, ledger_head);
 
   Json result;
   const bool published = evaluation && inputs.eval_is_public;
   if (published) {
-    result["test_accuracy"] = evaluation->accuracy;
+    if (evaluation->accuracy) result["test_accuracy"] = *evaluation->accuracy;
     result["test_loss"] = evaluation->mean_loss;
     result["test_examples"] = evaluation->num_examples;
   } else if (evaluation) {
-    operator_log_.write({{"eval_accuracy", evaluation->accuracy}, {"eval_loss", evaluation->mean_loss}});
+    Json line{{"eval_loss", evaluation->mean_loss}};
+    if (evaluation->accuracy) line["eval_accuracy"] = *evaluation->accuracy;
+    operator_log_.write(line);
   }
   result["epsilon"] = epsilon.upper;
   result["epsilon_lower"] = epsilon.lower;
   result["delta"] = plan_.delta();
   result["steps"] = state.step();
+  result["model"] = {{"name", inputs.model.name}, {"loss", inputs.objective.name}};
+  if (!inputs.model.sha256.empty()) result["model"]["sha256"] = inputs.model.sha256;
   result["ledger_records"] = analysis.steps;
   result["private"] = analysis.is_private;
   result["plan"] = plan_.to_json();
@@ -77,8 +81,11 @@ void RunReports::finish(const TrainingState& state, const RunInputs& inputs,
   result["timings"] = {{"training_s", training_s}, {"total_s", seconds()}};
   io::write_new_file(config_.out / "result.json", result.dump(2) + "\n");
 
-  if (published) {
-    std::printf("test accuracy %.2f %% on %ld public examples\n", 100 * evaluation->accuracy,
+  if (published && evaluation->accuracy) {
+    std::printf("test accuracy %.2f %% on %ld public examples\n", 100 * *evaluation->accuracy,
+                static_cast<long>(evaluation->num_examples));
+  } else if (published) {
+    std::printf("test loss %.6g on %ld public examples\n", evaluation->mean_loss,
                 static_cast<long>(evaluation->num_examples));
   } else if (inputs.eval) {
     std::printf(

@@ -21,8 +21,8 @@ class RunReports {
 
   /// After each step; `steps` is the number of steps done, `records` of those in the ledger.
   void step_done(std::int64_t steps, std::int64_t records, const PrivateStatistics& statistics);
-  /// Writes model.h5 and result.json and prints accuracy and epsilon. An evaluation that is not public goes to the
-  /// operator log. Epsilon is what the ledger file says, as `ripieno-privacy analyze` computes it.
+  /// Writes model.h5, model.pt and result.json and prints accuracy and epsilon. An evaluation that is not public goes
+  /// to the operator log. Epsilon is what the ledger file says, as `ripieno-privacy analyze` computes it.
   void finish(const TrainingState& state, const RunInputs& inputs, const std::optional<Evaluation>& evaluation);
 
  private:

@@ -1,6 +1,9 @@
 #include <ripieno/accounting/base/error.hpp>
+#include <ripieno/accounting/base/text.hpp>
 #include <ripieno/accounting/cli/options.hpp>
 #include <ripieno/accounting/cli/value.hpp>
+#include <ripieno/framework/models/model.hpp>
+#include <ripieno/framework/models/objective.hpp>
 #include <ripieno/framework/training/train_options.hpp>
 #include <ripieno/framework/training/versions.hpp>
 
@@ -27,8 +30,13 @@ void add_data(cli::Options& options, TrainConfig& config) {
 
 void add_model(cli::Options& options, TrainConfig& config, std::vector<std::string>& arguments) {
   options.group("model")
-      .add("model", config.model, "NAME", "ready model: linear, mlp, tanh-cnn")
-      .add("model-arg", arguments, "KEY=VALUE", "an argument of the model");
+      .add("model", config.model, "NAME|FILE.pt",
+           "ready model (" + join(model_names()) + "), or a TorchScript file saved in Python, weights and all")
+      .add("model-arg", arguments, "KEY=VALUE",
+           "an argument of the ready model, or of the forward of FILE.pt; may be repeated")
+      .add_choice("loss", config.loss, objective_names(), "what the model is trained for")
+      .add("freeze", config.freeze, "PATTERN",
+           "leave parameters as they are, as in 'encoder.*' or '*.bias'; may be repeated");
 }
 
 void add_privacy(cli::Options& options, TrainConfig& config) {

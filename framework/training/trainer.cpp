@@ -34,9 +34,10 @@ int threads_of(const TrainConfig& config, const Runtime& runtime) {
   return std::max(1, available / runtime.local_size());
 }
 
-LossFn classification_loss(const Model& model) {
-  return [forward = model.forward](const PyTree& params, std::span<const at::Tensor> batch) {
-    return softmax_cross_entropy(forward(params, batch[0]), batch[1]);
+LossFn loss_of(const RunInputs& inputs) {
+  return [forward = inputs.model.forward, loss = inputs.objective.loss](const PyTree& params,
+                                                                        std::span<const at::Tensor> batch) {
+    return loss(forward(params, batch[0]), batch[0], batch[1]);
   };
 }
 
@@ -50,9 +51,24 @@ EngineKind engine_kind(const std::string& name) {
 /// What must stay the same for a run's keys to go on (invariant P4), beside its plan.
 std::string setup_of(const TrainConfig& config, const Model& model) {
   const Json setup{{"model", model.name},     {"model_args", config.model_args},  {"seed", config.seed},
+                   {"loss", config.loss},     {"freeze", config.freeze},          {"model_sha256", model.sha256},
                    {"lr", config.lr},         {"momentum", config.momentum},      {"weight_decay", config.weight_decay},
                    {"engine", config.engine}, {"threads", at::get_num_threads()}, {"versions", versions()}};
   return setup.dump();
+}
+
+/// Collective. Frozen weights are in no state that ranks compare later.
+void require_same_model(const Communicator& communicator, const Model& model) {
+  std::int64_t digest = 0;
+  for (const char digit : model.sha256.substr(0, 15))
+    digest = 16 * digest + (digit <= '9' ? digit - '0' : digit - 'a' + 10);
+  std::array<std::int64_t, 2> extremes{digest, -digest};
+  communicator.allreduce_max(std::span<std::int64_t>(extremes));
+  collectively(communicator, [&] {
+    if (extremes[0] != -extremes[1])
+      throw DataError("the ranks read different files as model " + model.name, "their contents differ",
+                      "put the file where every host sees the same");
+  });
 }
 
 std::string epsilon_note(const PrivacyPlan& plan, std::int64_t records) {
@@ -75,6 +91,7 @@ ExitCode train(const Runtime& runtime, const TrainConfig& config, const ModelFac
     planned.emplace(make_plan(config, *inputs.train, runtime.world_size()));
   });
   const PrivacyPlan& plan = *planned;
+  require_same_model(communicator, inputs.model);
   const optim::Sgd optimizer =
       optim::sgd({.lr = config.lr, .momentum = config.momentum, .weight_decay = config.weight_decay});
   const std::string setup = setup_of(config, inputs.model);
@@ -87,7 +104,7 @@ ExitCode train(const Runtime& runtime, const TrainConfig& config, const ModelFac
   StepParts parts{.communicator = communicator,
                   .plan = plan,
                   .ledger = ledger,
-                  .loss = classification_loss(inputs.model),
+                  .loss = loss_of(inputs),
                   .engine = make_engine(engine_kind(config.engine)),
                   .noise = gaussian_noise(plan, ledger, keys.noise).first,
                   .optimizer = optimizer};
@@ -118,7 +135,7 @@ ExitCode train(const Runtime& runtime, const TrainConfig& config, const ModelFac
 
   std::optional<Evaluation> evaluation;
   if (inputs.eval && (inputs.eval_is_public || config.operator_log)) {
-    evaluation = evaluate(communicator, inputs.model, state.params, ShardDataset(inputs.eval));
+    evaluation = evaluate(communicator, inputs.model, inputs.objective, state.params, ShardDataset(inputs.eval));
   }
   collectively(communicator, [&] {
     saver.wait();

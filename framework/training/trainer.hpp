@@ -12,7 +12,7 @@ namespace ripieno {
 using ModelFactory = std::function<Model(const ModelSpec&)>;
 
 /// Collective. One whole run: opens the data, agrees on the plan, trains with a ledger, evaluates and writes
-/// OUT/{ledger.jsonl, metrics.jsonl, result.json, model.h5}, and operator.jsonl when asked for.
+/// OUT/{ledger.jsonl, metrics.jsonl, result.json, model.h5, model.pt}, and operator.jsonl when asked for.
 ///
 /// Throws ReportedError on every rank, after one message, when any rank cannot go on.
 ///

@@ -18,3 +18,16 @@ target_compile_definitions(resume_test PRIVATE
   RIPIENO_MPIEXEC="${MPIEXEC_EXECUTABLE}" RIPIENO_MPIEXEC_FLAGS="${mpiexec_flags}")
 set_tests_properties(resume_test PROPERTIES ENVIRONMENT "${RIPIENO_MPI_TEST_ENVIRONMENT}" PROCESSORS 2)
 add_dependencies(resume_test ripieno-train)
+
+ripieno_add_test(script_train_test
+  SOURCES script_train_test.cpp
+  LINK ripieno_io
+  LABELS mpi
+  TIMEOUT 600)
+target_compile_definitions(script_train_test PRIVATE
+  RIPIENO_MPIEXEC="${MPIEXEC_EXECUTABLE}" RIPIENO_MPIEXEC_FLAGS="${mpiexec_flags}" RIPIENO_PYTHON="${TORCH_PYTHON}"
+  RIPIENO_TORCHSCRIPT_MODELS="${RIPIENO_TORCHSCRIPT_MODELS}"
+  RIPIENO_TORCHSCRIPT_SOURCES="${RIPIENO_TORCHSCRIPT_SOURCES}")
+set_tests_properties(script_train_test PROPERTIES
+  ENVIRONMENT "${RIPIENO_MPI_TEST_ENVIRONMENT}" PROCESSORS 2 FIXTURES_REQUIRED torchscript_models)
+add_dependencies(script_train_test ripieno-train)

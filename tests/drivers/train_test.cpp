@@ -84,7 +84,7 @@ TEST_F(TrainTest, Invariant_P1_ARecordOfZeroGradientAndOneThatOverflowsLeaveTheS
               engine + " --out " + folder);
       ASSERT_EQ(trained.code, 0) << trained.output;
       const auto files = public_output(folder);
-      EXPECT_EQ(files.size(), 4U);
+      EXPECT_EQ(files.size(), 5U);
       if (reference.empty()) {
         reference = files;
       } else {

@@ -2,9 +2,9 @@
 
     make_models.py FOLDER
 
-writes for each model NAME.pt, as a user would save it, and NAME-expected.pt, whose buffers are examples `x` and labels
-`y`, the norm of each example's gradient of the cross-entropy, by torch.func.grad over all parameters, and the
-logits. Exits with 77 where torch cannot be imported.
+writes for each model NAME.pt, as a user would save it, its examples in NAME-input.pt, and for classifiers
+NAME-expected.pt, whose buffers are the examples `x`, labels `y`, the logits, and the norm of each example's gradient of
+the cross-entropy over all parameters by torch.func.grad. Exits with 77 where torch cannot be imported.
 """
 
 import pathlib
@@ -89,6 +89,30 @@ class Tied(nn.Module):
         return self.head(self.again(torch.tanh(self.norm(self.first(x)))))
 
 
+class Language(nn.Module):
+    """Logits of every next token."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(20, 12)
+        self.cells = nn.GRU(12, 12, batch_first=True)
+        self.head = nn.Linear(12, 20)
+
+    def forward(self, x, scale: float = 1.0):
+        return self.head(self.cells(self.words(x))[0]) * scale
+
+
+class Score(nn.Module):
+    """One number for each example."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 1)
+
+    def forward(self, x):
+        return self.layer(x).squeeze(1)
+
+
 def norms(model, x, y):
     params = {name: p.detach() for name, p in model.named_parameters()}
 
@@ -110,6 +134,12 @@ class Expected(nn.Module):
         return 0
 
 
+def save(path, model, x, traced=False):
+    script = torch.jit.trace(model, x[:2]) if traced else torch.jit.script(model)
+    script.save(f"{path}.pt")
+    torch.save(x, f"{path}-input.pt")
+
+
 def main():
     folder = pathlib.Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
@@ -123,11 +153,11 @@ def main():
     }
     for name, (model, x) in cases.items():
         y = torch.arange(EXAMPLES) % CLASSES
-        traced = name == "convolutional"
-        script = torch.jit.trace(model, x[:2]) if traced else torch.jit.script(model)
-        script.save(str(folder / f"{name}.pt"))
+        save(folder / name, model, x, traced=name == "convolutional")
         expected = Expected(x=x, y=y, norms=norms(model, x, y), logits=model(x).detach())
-        torch.jit.script(expected).save(str(folder / f"{name}-expected.pt"))
+        torch.jit.script(expected).save(f"{folder / name}-expected.pt")
+    save(folder / "language", Language(), torch.randint(20, (EXAMPLES, 9)))
+    save(folder / "score", Score(), torch.randn(EXAMPLES, 8))
 
 
 if __name__ == "__main__":
