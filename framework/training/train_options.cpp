@@ -32,11 +32,14 @@ void add_model(cli::Options& options, TrainConfig& config, std::vector<std::stri
   options.group("model")
       .add("model", config.model, "NAME|FILE.pt",
            "ready model (" + join(model_names()) + "), or a TorchScript file saved in Python, weights and all")
-      .add("model-arg", arguments, "KEY=VALUE",
-           "an argument of the ready model, or of the forward of FILE.pt; may be repeated")
-      .add_choice("loss", config.loss, objective_names(), "what the model is trained for")
-      .add("freeze", config.freeze, "PATTERN",
-           "leave parameters as they are, as in 'encoder.*' or '*.bias'; may be repeated");
+      .add(
+          "model-arg", arguments, "KEY=VALUE",
+          "an argument of the ready model (linear: features, bias, init; mlp: hidden, activation) or of the forward of "
+          "FILE.pt")
+      .add_choice("loss", config.loss, objective_names(),
+                  "cross-entropy of labels, mse or binary-cross-entropy of one output for each target, or "
+                  "next-token of sequences of tokens")
+      .add("freeze", config.freeze, "PATTERN", "leave parameters as they are, as in 'encoder.*' or '*.bias'");
 }
 
 void add_privacy(cli::Options& options, TrainConfig& config) {
@@ -119,6 +122,12 @@ bool parse_train_options(std::span<const std::string> arguments, TrainConfig& co
   add_privacy(options, config);
   std::string checkpoint_every = "600s";
   add_training(options, config, checkpoint_every);
+  options.example(
+      "mpiexec -n 4 ripieno-train --data data/train.json --model mlp --expected-batch 1024 --epochs 10 "
+      "--target-epsilon 3 --delta 1e-5 --clipping-norm 1 --lr 0.5 --out run");
+  options.example(
+      "ripieno-train --data data/train.json --model my-model.pt --loss cross-entropy --freeze 'encoder.*' "
+      "--expected-batch 512 --steps 500 --noise-multiplier 1 --delta 1e-5 --clipping-norm 1 --lr 0.1 --out run");
   if (!options.parse(arguments)) return false;
   config.checkpoint_every = parse_period(checkpoint_every);
   config.model_args = key_values(model_arguments);
