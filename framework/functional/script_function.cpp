@@ -32,6 +32,12 @@ class PlainRecurrence {
   bool before_;
 };
 
+/// A warning of the model's own code may quote an example.
+class NoWarnings final : public c10::WarningHandler {
+ public:
+  void process(const c10::Warning&) override {}
+};
+
 /// The message of an operator that failed, without what the interpreter put around it: its last line.
 std::string plain_message(std::string_view text) {
   constexpr std::string_view k_mark = "\nRuntimeError: ";
@@ -42,6 +48,8 @@ std::string plain_message(std::string_view text) {
 
 c10::IValue run(const jit::Module& module, std::vector<c10::IValue> inputs, const ScriptFunction::Keywords& keywords) {
   const jit::GraphOptimizerEnabledGuard ordinary_graph(false);
+  NoWarnings quiet;
+  const c10::WarningUtils::WarningHandlerGuard guard(&quiet);
   try {
     return module.get_method("forward")(std::move(inputs), keywords);
   } catch (const jit::JITException& error) {

@@ -57,6 +57,9 @@ bool is_constant_true(const jit::Value* value) {
 
 /// By the operators: batch statistics are asked for by a constant.
 void check_operator(const jit::Node& node) {
+  if (node.kind() == c10::prim::Print)
+    throw UsageError("the model prints while it computes", "what it prints may come from private examples",
+                     "take print out of its forward before saving");
   if (node.kind() != c10::Symbol::fromQualString("aten::batch_norm")) return;
   if (!is_constant_true(node.namedInput("training"))) return;
   const std::string weight = attribute_path(node.namedInput("weight"));

@@ -8,9 +8,9 @@ struct Module;
 
 namespace ripieno {
 
-/// UsageError, naming the layer, when the module's forward normalises over the examples of a batch or updates running
-/// statistics: by the class that the layer had in Python, and by the operators of the code, which know it where the
-/// class does not say (functional calls, traced modules).
+/// UsageError when the module's forward prints, or, naming the layer, when it normalises over the examples of a batch
+/// or updates running statistics: by the class that the layer had in Python, and by the operators of the code, which
+/// know it where the class does not say (functional calls, traced modules).
 void check_script_layers(const torch::jit::Module& module);
 
 /// Whether the module's forward calls the operator, as in "aten::lstm", itself or in a layer.

@@ -149,6 +149,18 @@ TEST_F(ScriptFunctionTest, DataDependentControlFlowIsRefusedByBookkeepingAndVmap
   EXPECT_NO_THROW(clipping(EngineKind::loop, branch)());
 }
 
+TEST_F(ScriptFunctionTest, AModelThatPrintsIsRefusedAndItsWarningsAreNotShown) {
+  const auto prints = [] {
+    (void)ScriptFunction(module_of("def forward(self, x):\n  print(x)\n  return x @ self.a\n"));
+  };
+  EXPECT_THAT(prints, ThrowsMessage<UsageError>(HasSubstr("the model prints")));
+  const auto [model, params] =
+      make_functional(module_of("def forward(self, x):\n  torch.warn('secret ' + str(x))\n  return x @ self.a\n"));
+  testing::internal::CaptureStderr();
+  (void)model(params, x);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+}
+
 TEST_F(ScriptFunctionTest, AnExceptionOfTheModelDoesNotRepeatItsText) {
   const auto [model, params] = make_functional(
       module_of("def forward(self, x):\n  assert x.dim() == 7, 'secret ' + str(x)\n  return x @ self.a\n"));
