@@ -12,8 +12,8 @@ constexpr double k_inf = std::numeric_limits<double>::infinity();
 // sum_{k >= 1} e^{-kx}, x > 0
 double geometric(double x) { return x > 0 ? 1 / std::expm1(x) : k_inf; }
 
-Period shortest_period(double c, double epsilon, RoughCumulant& rough, double log_goal) {
-  const double left = -log_goal / c;
+Period shortest_period(double c, double epsilon, CumulantEstimate& rough, double log_goal, double log_largest) {
+  const double left = std::max(0.0, log_largest - log_goal) / c;
   Period best{c, k_inf, 0};
   double right = k_inf;
   for (const double factor : {1.1, 1.2, 1.35, 1.55, 1.8, 2.2, 2.8, 3.6, 5.0, 8.0, 13.0, 20.0}) {
@@ -32,15 +32,16 @@ Period shortest_period(double c, double epsilon, RoughCumulant& rough, double lo
 
 }  // namespace
 
-Period best_period(const Saddle& saddle, RoughCumulant& rough, double log_goal, double log_bearable_loss) {
-  Period best = shortest_period(saddle.c, saddle.epsilon, rough, log_goal);
-  const bool heavy_tail = best.length > 2 * -log_goal / saddle.c;
+Period best_period(const Saddle& saddle, CumulantEstimate& rough, double log_goal, double log_bearable_loss,
+                   double log_largest) {
+  Period best = shortest_period(saddle.c, saddle.epsilon, rough, log_goal, log_largest);
+  const bool heavy_tail = best.length > 2 * (log_largest - log_goal) / saddle.c;
   for (const double factor : {0.8, 0.64, 0.5, 0.4, 0.3, 0.2, 0.14, 0.1}) {
     if (!heavy_tail) break;
     const double c = saddle.c * factor;
     const double log_loss = rough(c).value - c * saddle.epsilon - std::log(c * (1 + c)) - saddle.log_delta;
     if (log_loss > log_bearable_loss) break;
-    const Period candidate = shortest_period(c, saddle.epsilon, rough, log_goal);
+    const Period candidate = shortest_period(c, saddle.epsilon, rough, log_goal, log_largest);
     if (candidate.length < best.length) best = candidate;
   }
   return best;

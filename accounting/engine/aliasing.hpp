@@ -14,8 +14,10 @@ struct Period {
 
 /// The shortest period whose images are about e^log_goal. Where the tail is heavy the tilt moves to the left of the
 /// saddle, since the right-hand images then allow a shorter period; the sum becomes larger than its result, by at most
-/// e^log_bearable_loss. A heuristic: `left_images` and `right_images` say what they really are.
-[[nodiscard]] Period best_period(const Saddle& saddle, RoughCumulant& rough, double log_goal, double log_bearable_loss);
+/// e^log_bearable_loss. `e^log_largest` bounds delta at every epsilon. A heuristic: `left_images` and `right_images`
+/// say what they really are.
+[[nodiscard]] Period best_period(const Saddle& saddle, CumulantEstimate& rough, double log_goal,
+                                 double log_bearable_loss, double log_largest = 0);
 
 /// The same for an inversion that knows the loss to be at least `least_loss` and may leave out losses of a total
 /// probability of e^log_goal: then images on the left can be told from the rest.

@@ -3,9 +3,9 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
-#include <ripieno/accounting/base/vector_clones.hpp>
 #include <ripieno/accounting/engine/contour.hpp>
 #include <ripieno/accounting/engine/decay_bound.hpp>
+#include <ripieno/accounting/engine/frequency_sweep.hpp>
 #include <ripieno/accounting/engine/normal.hpp>
 
 namespace ripieno::accounting {
@@ -17,68 +17,6 @@ constexpr double k_frequency_work = 64;    // of one frequency apart from its no
 constexpr double k_step_rounding = 2e-14;  // of one step's transform, about
 constexpr double k_rough_error = 1e-9;     // allowed for in what the decay bound is told
 constexpr double k_stride = 16;            // between two frequencies tried
-constexpr std::size_t k_rotations = 32;    // between two fresh evaluations of e^{iuL}
-constexpr std::size_t k_lanes = 8;
-
-// Adds up n complex numbers and multiplies each by its rotation; n is a multiple of k_lanes. Clones differ in the last
-// bits.
-RIPIENO_VECTOR_CLONES
-std::complex<double> sum_and_rotate(std::size_t n, double* __restrict real, double* __restrict imaginary,
-                                    const double* __restrict cosine, const double* __restrict sine) {
-  double sum_real[k_lanes] = {}, sum_imaginary[k_lanes] = {};
-  for (std::size_t j = 0; j < n; j += k_lanes) {
-    for (std::size_t lane = 0; lane < k_lanes; ++lane) {
-      const double x = real[j + lane];
-      const double y = imaginary[j + lane];
-      sum_real[lane] += x;
-      sum_imaginary[lane] += y;
-      real[j + lane] = x * cosine[j + lane] - y * sine[j + lane];
-      imaginary[j + lane] = x * sine[j + lane] + y * cosine[j + lane];
-    }
-  }
-  std::complex<double> sum;
-  for (std::size_t lane = 0; lane < k_lanes; ++lane) sum += std::complex(sum_real[lane], sum_imaginary[lane]);
-  return sum;
-}
-
-// The characteristic function of weighted losses at 0, h, 2h, ...
-class FrequencySweep {
- public:
-  FrequencySweep(const TiltedNodes& nodes, double spacing)
-      : spacing_(spacing), loss_(nodes.loss), weight_(nodes.weight) {
-    const std::size_t padded = (loss_.size() + k_lanes - 1) / k_lanes * k_lanes;
-    loss_.resize(padded, 0);
-    weight_.resize(padded, 0);
-    real_ = weight_;
-    imaginary_.assign(padded, 0);
-    cosine_.reserve(padded);
-    sine_.reserve(padded);
-    for (const double loss : loss_) {
-      cosine_.push_back(std::cos(spacing * loss));
-      sine_.push_back(std::sin(spacing * loss));
-    }
-  }
-
-  std::complex<double> next() {
-    const std::complex<double> sum =
-        sum_and_rotate(real_.size(), real_.data(), imaginary_.data(), cosine_.data(), sine_.data());
-    if (++count_ % k_rotations == 0) start_afresh();
-    return sum;
-  }
-
- private:
-  void start_afresh() {
-    const double frequency = spacing_ * static_cast<double>(count_);
-    for (std::size_t j = 0; j < real_.size(); ++j) {
-      real_[j] = weight_[j] * std::cos(frequency * loss_[j]);
-      imaginary_[j] = weight_[j] * std::sin(frequency * loss_[j]);
-    }
-  }
-
-  double spacing_;
-  std::size_t count_ = 0;
-  std::vector<double> loss_, weight_, real_, imaginary_, cosine_, sine_;
-};
 
 }  // namespace
 
@@ -197,49 +135,19 @@ void Contour::sum_parts() {
       argument[k] += steps * std::arg(value);
     }
   }
-  terms_.resize(count);
+  sum_.emplace(c_, spacing_, log_scale_, 8 * k_unit_roundoff * (std::abs(log_scale_) + 1), mu_squared * (c_ + 0.5));
   for (std::size_t k = 0; k < count; ++k) {
-    const double u = spacing_ * static_cast<double>(k);
-    const std::complex<double> s(c_, u);
-    const std::complex<double> weight = (k == 0 ? 0.5 : 1.0) / (s * (s + 1.0));
-    terms_[k] = std::polar(std::exp(log_low[k]), argument[k]) * weight;
-    const double size = std::abs(terms_[k]);
-    node_error_ += std::abs(weight) * std::exp(log_high[k]) * -std::expm1(log_low[k] - log_high[k]);
-    terms_size_ += size;
-    terms_moment_ += u * size * (1 + mu_squared * (c_ + 0.5));
+    sum_->add(std::polar(std::exp(log_low[k]), argument[k]),
+              std::exp(log_high[k]) * -std::expm1(log_low[k] - log_high[k]));
   }
-  log_tail_ = highest_ > 0 ? log_decay(last) - std::log(std::numbers::pi * last) : k_inf;
-  log_scale_rounding_ = 8 * k_unit_roundoff * (std::abs(log_scale_) + 1);
+  if (highest_ > 0) sum_->close(log_decay(last));
 }
 
 Interval Contour::delta(double epsilon) const {
-  double sum = 0;
-  for (std::size_t k = 0; k < terms_.size(); ++k) {
-    const double phase = -spacing_ * static_cast<double>(k) * epsilon;
-    sum += terms_[k].real() * std::cos(phase) - terms_[k].imag() * std::sin(phase);
-  }
-  const double log_unit = log_scale_ - c_ * epsilon;
-  const double unit = std::exp(log_unit) * spacing_ / std::numbers::pi;
-  const double phase_rounding = 4 * k_unit_roundoff * (1 + epsilon) * terms_moment_;
-  const double sum_rounding = k_unit_roundoff * (32 + static_cast<double>(terms_.size())) * terms_size_;
-  const double scale_rounding = log_scale_rounding_ + 8 * k_unit_roundoff * (c_ * epsilon + 1);
-  const double error =
-      unit * (node_error_ + phase_rounding + sum_rounding + scale_rounding * std::abs(sum)) * (1 + 1e-9) +
-      std::exp(log_unit + log_tail_) * (1 + 1e-9);
-  const double lower = unit * sum - error - left_images(period_) - right_images(period_, alias_cumulant_, epsilon);
-  const double upper = unit * sum + error + lost_mass_;
+  const auto [value, error] = sum_->at(epsilon);
+  const double lower = value - error - left_images(period_) - right_images(period_, alias_cumulant_, epsilon);
+  const double upper = value + error + lost_mass_;
   return {lower > 0 ? std::min(lower, 1.0) : 0.0, upper >= 0 && upper < 1 ? upper : 1.0};
-}
-
-Contour::Estimate Contour::estimate(double epsilon) const {
-  double value = 0, derivative = 0;
-  for (std::size_t k = 0; k < terms_.size(); ++k) {
-    const double u = spacing_ * static_cast<double>(k);
-    const std::complex<double> term = terms_[k] * std::polar(1.0, -u * epsilon);
-    value += term.real();
-    derivative -= (std::complex<double>(c_, u) * term).real();
-  }
-  return {log_scale_ - c_ * epsilon + std::log(value * spacing_ / std::numbers::pi), derivative / value};
 }
 
 double Contour::relative_width(double epsilon) const {

@@ -1,7 +1,8 @@
 #pragma once
 
-#include <complex>
+#include <optional>
 #include <ripieno/accounting/engine/aliasing.hpp>
+#include <ripieno/accounting/engine/contour_sum.hpp>
 #include <ripieno/accounting/engine/decay_bound.hpp>
 #include <ripieno/accounting/engine/moments.hpp>
 #include <ripieno/accounting/engine/quadrature.hpp>
@@ -25,11 +26,8 @@ class Contour {
   /// delta(epsilon), epsilon >= 0.
   [[nodiscard]] Interval delta(double epsilon) const;
 
-  struct Estimate {
-    double log_delta, slope;  // slope: d ln(delta) / d epsilon
-  };
   /// Uncertified value and slope, for Newton's method; NaN where the sum has lost its sign.
-  [[nodiscard]] Estimate estimate(double epsilon) const;
+  [[nodiscard]] ContourSum::Estimate estimate(double epsilon) const { return sum_->estimate(epsilon); }
   /// True when the work limit made the interval wider than asked for.
   [[nodiscard]] bool limited() const { return limited_; }
   /// About how much work would have been needed without the limit.
@@ -56,11 +54,8 @@ class Contour {
   double highest_ = 0;              // largest frequency summed
   std::vector<TiltedNodes> nodes_;  // one a part; emptied once summed
   std::vector<DecayBound> decay_;
-  std::vector<std::complex<double>> terms_;        // E e^{sL} / E e^{cL} / (s (s+1)), the first one halved
-  double log_scale_ = 0, log_scale_rounding_ = 0;  // ln E e^{cL}
-  double node_error_ = 0;                          // bounds in units of e^{log_scale - c epsilon} h / pi
-  double terms_size_ = 0, terms_moment_ = 0;       // sums of |term| and of frequency * |term|
-  double log_tail_ = 0;                            // ln of the truncation bound over e^{log_scale - c epsilon}
+  double log_scale_ = 0;  // ln E e^{cL}
+  std::optional<ContourSum> sum_;
 };
 
 }  // namespace ripieno::accounting

@@ -2,11 +2,12 @@
 #include <cmath>
 #include <limits>
 #include <ripieno/accounting/engine/contour.hpp>
+#include <ripieno/accounting/engine/contour_inverse.hpp>
 #include <ripieno/accounting/engine/exact.hpp>
 #include <ripieno/accounting/engine/grid_search.hpp>
-#include <ripieno/accounting/engine/profile_inverse.hpp>
 #include <ripieno/accounting/engine/simple_bounds.hpp>
 #include <ripieno/accounting/engine/single_step.hpp>
+#include <ripieno/accounting/engine/split_search.hpp>
 
 namespace ripieno::accounting {
 namespace {
@@ -22,8 +23,8 @@ constexpr double k_poor_width = 1e-5;          // relative; beyond it the other 
 
 // Work limits, in nodes times frequencies; one is 1 to 3 ns. Ordinary settings need some 10^4. The first contour of a
 // hard one is small, since it only finds where to put the second.
-constexpr double k_first_work = 1e6;
-constexpr double k_easy_work = 2e7;  // up to here the contour beats the grid
+constexpr double k_first_work = 1.5e5;
+constexpr double k_easy_work = 1e6;  // up to here the contour beats the others
 constexpr double k_full_work = 4e7;
 constexpr double k_hard_tolerance = 1e-8;  // of delta, where the limit has been met
 constexpr double k_hard_fineness = 16;
@@ -54,34 +55,15 @@ bool dominated(const ComposedLoss& loss, RoughCumulant& rough, double epsilon, d
   return log_moment_bound(certified_cumulant(loss, c), c, epsilon) <= log_delta;
 }
 
-double newton(const Contour& contour, double log_delta, double epsilon) {
-  for (int iteration = 0; iteration < 30; ++iteration) {
-    const auto [value, slope] = contour.estimate(epsilon);
-    if (!(slope < 0)) break;
-    const double next = std::max(0.0, epsilon + (log_delta - value) / slope);
-    const bool settled = std::abs(next - epsilon) <= 1e-13 * next;
-    epsilon = next;
-    if (settled) break;
-  }
-  return epsilon;
-}
-
-Interval invert(const Contour& contour, double delta, double guess) {
-  const double slope = std::max(-contour.estimate(guess).slope, 1e-6);
-  const double relative = std::min(contour.relative_width(guess), 1.0);
-  const double unit = std::max(0.6 * relative / slope, 8e-16 * guess + 1e-300);
-  return invert_profile([&](double epsilon) { return contour.delta(epsilon); }, delta, guess, unit,
-                        guess * 4 + 100 / slope);
-}
-
 // What is known in one direction, and by what.
 struct Found {
   Interval value;
+  bool by_split = false;
   bool by_grid = false;
 };
 
 Found maximum(const Found& a, const Found& b) {
-  return {accounting::maximum(a.value, b.value), a.by_grid || b.by_grid};
+  return {accounting::maximum(a.value, b.value), a.by_split || b.by_split, a.by_grid || b.by_grid};
 }
 
 bool is_within(const Interval& interval, double width) {
@@ -90,7 +72,8 @@ bool is_within(const Interval& interval, double width) {
 
 // The contour first, since it is quick and narrow for all ordinary settings. When it would need more work than is
 // worth it, the grid; when that is not narrow either, both with all their might.
-Found epsilon_in_direction(const ComposedLoss& loss, RoughCumulant& rough, double delta) {
+Found epsilon_in_direction(const Composition& composition, Direction direction, const ComposedLoss& loss,
+                           RoughCumulant& rough, double delta) {
   const double log_delta = std::log(delta);
   Saddle saddle = saddle_at_delta(rough, log_delta);
   if (!(saddle.epsilon > 0)) saddle = saddle_at_epsilon(rough, 0);
@@ -102,7 +85,8 @@ Found epsilon_in_direction(const ComposedLoss& loss, RoughCumulant& rough, doubl
   for (int attempt = 0; attempt < k_max_attempts; ++attempt) {
     const Contour contour(loss, rough, saddle, options);
     if (contour.delta(0).upper <= delta) return {{0, 0}};
-    const double guess = newton(contour, log_delta, saddle.epsilon);
+    double guess = newton(contour, log_delta, saddle.epsilon);
+    if (!(guess > 0)) guess = saddle.epsilon;
     best = intersection(best, invert(contour, delta, guess));
     const double width = best.upper - best.lower;
     const double enough = contour.wanted_work() > first_work ? k_grid_width : k_good_width;
@@ -110,6 +94,11 @@ Found epsilon_in_direction(const ComposedLoss& loss, RoughCumulant& rough, doubl
     if (std::isfinite(width)) previous_width = width;
     options.max_work = std::max(k_full_work, options.max_work);
     if (contour.limited() && contour.wanted_work() > k_easy_work) {
+      if (!found.by_split && direction == Direction::remove && split_applies(composition, log_delta)) {
+        found.by_split = true;
+        best = intersection(best, split_epsilon(composition, delta, guess));
+        if (is_within(best, k_grid_width)) break;
+      }
       if (!found.by_grid && grid_applies(loss, log_delta)) {
         found.by_grid = true;
         best = intersection(best, grid_epsilon(loss, rough, delta, guess, k_grid_width));
@@ -144,6 +133,11 @@ CappedDelta delta_with_caps(const Composition& composition, Direction direction,
   best = intersection(best, contour.delta(epsilon));
   if (!contour.limited()) return {found, saddle.log_delta};
   const bool easy = contour.wanted_work() <= k_easy_work;
+  if (!easy && direction == Direction::remove && epsilon > 0 && split_applies(composition, saddle.log_delta)) {
+    found.by_split = true;
+    best = intersection(best, split_delta(composition, epsilon, saddle.log_delta));
+    if (is_within(best, k_grid_width)) return {found, saddle.log_delta};
+  }
   if (!easy && grid_applies(loss, saddle.log_delta)) {
     found.by_grid = true;
     best = intersection(best, grid_delta(loss, rough, epsilon, saddle.log_delta, k_grid_width));
@@ -165,14 +159,17 @@ Found delta_in_direction(const Composition& composition, Direction direction, do
   Found best{{0, 1}};
   for (int attempt = 0; attempt < 4; ++attempt) {
     const auto [found, saddle_log_delta] = delta_with_caps(composition, direction, epsilon, log_delta);
-    best = {intersection(best.value, found.value), best.by_grid || found.by_grid};
+    best = {intersection(best.value, found.value), best.by_split || found.by_split, best.by_grid || found.by_grid};
     log_delta = std::clamp(saddle_log_delta, k_smallest_log_delta, 0.0);
     if (best.value.upper < 1 || best.value.lower > 0) break;
   }
   return best;
 }
 
-std::string method_of(const Found& found) { return found.by_grid ? "contour and tilted FFT" : "exact contour"; }
+std::string method_of(const Found& found) {
+  if (found.by_grid) return "contour and tilted FFT";
+  return found.by_split ? "exact contour of rare events" : "exact contour";
+}
 
 }  // namespace
 
@@ -189,11 +186,11 @@ Certified exact_epsilon(const Composition& composition, double delta) {
   const double log_delta = std::log(delta);
   const ComposedLoss remove = composed_loss(composition, Direction::remove, log_delta + k_log_cap_share);
   RoughCumulant rough_remove(remove);
-  Found found = epsilon_in_direction(remove, rough_remove, delta);
+  Found found = epsilon_in_direction(composition, Direction::remove, remove, rough_remove, delta);
   const ComposedLoss add = composed_loss(composition, Direction::add, k_inf);
   RoughCumulant rough_add(add);
   if (!dominated(add, rough_add, found.value.lower, log_delta)) {
-    found = maximum(found, epsilon_in_direction(add, rough_add, delta));
+    found = maximum(found, epsilon_in_direction(composition, Direction::add, add, rough_add, delta));
   }
   if (is_within(found.value, k_poor_width)) return {found.value, method_of(found)};
   Interval epsilon = intersection(found.value, simple_epsilon(composition, delta));

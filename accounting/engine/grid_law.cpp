@@ -68,7 +68,7 @@ class CellBuilder {
     row.cells.reserve(count);
     Edge left(-k_inf, law_.sigma());
     for (std::size_t k = 1; k <= count; ++k) {
-      const double x = std::min(top, output(row.lowest + spacing_ * static_cast<double>(k)));
+      const double x = std::min(top, law_.output(row.lowest + spacing_ * static_cast<double>(k)));
       const Edge right(k == count ? top : x, law_.sigma());
       row.cells.push_back(cell(left, right));
       left = right;
@@ -84,12 +84,6 @@ class CellBuilder {
   }
 
  private:
-  // The x where l(x) = ratio.
-  [[nodiscard]] double output(double ratio) const {
-    const double growth = std::expm1(ratio) / law_.q();
-    return growth > -1 ? law_.sigma() * law_.sigma() * std::log1p(growth) + 0.5 : -k_inf;
-  }
-
   [[nodiscard]] Cell cell(const Edge& left, const Edge& right) const {
     const Measured without = between(left.without, right.without);
     const Measured drawn = between(left.with, right.with);
@@ -107,7 +101,7 @@ class CellBuilder {
     const Edge left(-k_inf, law_.sigma());
     double centre = least_ + 0.25 * spacing_;
     for (int iteration = 0; iteration < 12; ++iteration) {
-      const Cell first = cell(left, Edge(output(centre + 0.5 * spacing_), law_.sigma()));
+      const Cell first = cell(left, Edge(law_.output(centre + 0.5 * spacing_), law_.sigma()));
       if (!first.reliable()) break;
       // ln(first / second), without cancellation where the mass is all at the least loss
       centre = std::clamp(std::log(first.first / first.second), least_, least_ + 0.5 * spacing_);

@@ -8,9 +8,30 @@
 namespace ripieno::accounting {
 namespace {
 
-constexpr double k_tail_deviations = 8.7;  // Phi(-8.7) = 1.7e-18
+constexpr double k_inf = std::numeric_limits<double>::infinity();
+constexpr double k_tail_deviations = 8.7;      // Phi(-8.7) = 1.7e-18
+constexpr double k_log_negligible_tail = -42;  // beside the largest value of a windowed integrand
 
 }  // namespace
+
+ShareBound::ShareBound(const Window& window, double left, double right) {
+  const auto side = [](double least, double most, double width) {
+    if (std::isinf(most)) return Side{0, -k_inf, width};
+    return Side{log_normal_cdf(most / width), log_normal_cdf(-least / width), width};
+  };
+  low_ = side(left - window.low.centre, right - window.low.centre, window.low.width);
+  high_ = side(window.high.centre - right, window.high.centre - left, window.high.width);
+}
+
+double ShareBound::at(double height) const {
+  double bound = 0;
+  for (const auto& [log_share, log_rest, width] : {low_, high_}) {
+    const double growth = 0.5 * (height / width) * (height / width);
+    const double from_one = log_rest + growth;
+    bound += std::min(log_share + growth, from_one < 700 ? std::log1p(std::exp(from_one)) : k_inf);
+  }
+  return bound;
+}
 
 LossLaw::LossLaw(double sigma, double q, Direction direction, double cap)
     : sigma_(sigma),
@@ -21,6 +42,25 @@ LossLaw::LossLaw(double sigma, double q, Direction direction, double cap)
       log_density_(-std::log(sigma * std::sqrt(2 * std::numbers::pi))),
       log_q_(std::log(q)),
       log1m_q_(std::log1p(-q)) {}
+
+LossLaw LossLaw::within(const Window& window) const {
+  LossLaw law = *this;
+  law.has_window_ = true;
+  law.window_ = window;
+  return law;
+}
+
+double LossLaw::log_share(double x) const {
+  if (!has_window_) return 0;
+  const auto& [low, high] = window_;
+  return (std::isfinite(low.centre) ? log_normal_cdf((x - low.centre) / low.width) : 0) +
+         (std::isfinite(high.centre) ? log_normal_cdf((high.centre - x) / high.width) : 0);
+}
+
+double LossLaw::output(double ratio) const {
+  const double growth = std::expm1(ratio) / q_;
+  return growth > -1 ? sigma_ * sigma_ * std::log1p(growth) + 0.5 : -k_inf;
+}
 
 double LossLaw::lost_mass() const {
   if (std::isinf(cap_)) return 0;
@@ -42,7 +82,54 @@ LossLaw::Point LossLaw::at(double x) const {
   return {std::log1p(q_ * growth), q_ * (1 + growth) / (1 + q_ * growth)};
 }
 
+// Through a window the integrand may be far below what it is without, so that its own size is the measure.
+LossLaw::Range LossLaw::windowed_support(double c) const {
+  const double z = order(c);
+  const double reach = k_tail_deviations * sigma_;
+  const double low = std::max(-reach, std::isfinite(window_.low.centre) ? window_.low.centre : -reach);
+  double high = std::max(low, z + reach);
+  if (std::isfinite(window_.high.centre)) high = std::max(low, std::min(high, window_.high.centre));
+  high = std::min(high, cap_);
+  double scale = -k_inf;
+  constexpr int probes = 24;
+  for (int i = 0; i <= probes; ++i) {
+    const double x = low + (high - low) * i / probes;
+    scale = std::max(scale, log_integrand(x, z) + log_share(x));
+  }
+  Range range{low, high};
+  const double goal = scale + k_log_negligible_tail;
+  const double left_step = 0.5 * (std::isfinite(window_.low.centre) ? std::min(sigma_, window_.low.width) : sigma_);
+  const double right_step = 0.5 * (std::isfinite(window_.high.centre) ? std::min(sigma_, window_.high.width) : sigma_);
+  for (int i = 0; i < 100 && log_left_tail(z, range.low) > goal; ++i) range.low -= left_step;
+  for (int i = 0; i < 100 && log_right_tail(z, range.high) > goal; ++i) {
+    range.high = std::min(range.high + right_step, cap_);
+  }
+  return range;
+}
+
+// Below `low` the share of the low edge and e^{zl}, z > 0, are at most what they are there.
+double LossLaw::log_left_tail(double z, double low) const {
+  const auto& [centre, width] = window_.low;
+  const double share = std::isfinite(centre) ? log_normal_cdf((low - centre) / width) : 0;
+  return log_normal_cdf(low / sigma_) + z * at(low).log_ratio + share;
+}
+
+// Beyond `high` (and below the cap) the integrand falls at least as fast as at `high`: like a Gaussian, and Phi(-a)
+// falls at a rate of a.
+double LossLaw::log_right_tail(double z, double high) const {
+  if (high >= cap_) return -k_inf;
+  double slope = (high - z) / (sigma_ * sigma_);
+  double value = log_integrand(high, z);
+  if (std::isfinite(window_.high.centre)) {
+    const double a = (high - window_.high.centre) / window_.high.width;
+    slope += std::max(a, 0.0) / window_.high.width;
+    value += log_normal_cdf(-a);
+  }
+  return slope > 0 ? value - std::log(slope) : k_inf;
+}
+
 LossLaw::Range LossLaw::support(double c) const {
+  if (has_window_) return windowed_support(c);
   const double reach = k_tail_deviations * sigma_;
   if (direction_ == Direction::remove) {
     // l < 0 below 1/2, so the integrand is below the density of Q there. The slope of its logarithm is at most
@@ -58,6 +145,7 @@ LossLaw::Range LossLaw::support(double c) const {
 double LossLaw::log_tail(double c, const Range& range) const {
   const double variance = sigma_ * sigma_;
   const double z = order(c);
+  if (has_window_) return std::max(log_left_tail(z, range.low), log_right_tail(z, range.high)) + std::numbers::ln2;
   if (direction_ == Direction::remove) {
     const double left = log_normal_cdf(range.low / sigma_);
     if (range.high >= cap_) return left;

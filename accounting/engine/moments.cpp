@@ -35,7 +35,7 @@ double increasing_zero(const Function& function, double start) {
 }
 
 // Order at which a Gaussian loss with the same variance would have its saddle.
-double starting_order(RoughCumulant& cumulant, double log_delta) {
+double starting_order(CumulantEstimate& cumulant, double log_delta) {
   const double variance = std::max(cumulant(1e-3).second, 1e-200);
   return std::clamp(std::sqrt(-2 * log_delta / variance), 1e-3, 100.0);
 }
@@ -156,7 +156,7 @@ double log_moment_bound(double cumulant, double c, double epsilon) {
   return cumulant - c * epsilon + (c > 0 ? log_payoff_bound(c) : 0) + rounding;
 }
 
-Saddle saddle_at_delta(RoughCumulant& cumulant, double log_delta) {
+Saddle saddle_at_delta(CumulantEstimate& cumulant, double log_delta) {
   Saddle saddle;
   const auto gap = [&](double c) {
     const Cumulant k = cumulant(c);
@@ -173,7 +173,12 @@ Saddle saddle_at_delta(RoughCumulant& cumulant, double log_delta) {
   return saddle;
 }
 
-Saddle saddle_at_epsilon(RoughCumulant& cumulant, double epsilon) {
+Saddle saddle_at_epsilon(CumulantEstimate& cumulant, double epsilon) {
+  const double variance = std::max(cumulant(1e-3).second, 1e-200);
+  return saddle_at_epsilon(cumulant, epsilon, std::clamp((epsilon + std::sqrt(variance)) / variance, 1e-3, 100.0));
+}
+
+Saddle saddle_at_epsilon(CumulantEstimate& cumulant, double epsilon, double start) {
   Saddle saddle;
   saddle.epsilon = epsilon;
   const auto slope = [&](double c) {
@@ -185,13 +190,11 @@ Saddle saddle_at_epsilon(RoughCumulant& cumulant, double epsilon) {
         k.value - c * epsilon - std::log(c) - std::log1p(c) - 0.5 * std::log(2 * std::numbers::pi * curvature);
     return std::pair(k.first - epsilon - 1 / c - 1 / (1 + c), c * curvature);
   };
-  const double variance = std::max(cumulant(1e-3).second, 1e-200);
-  const double c = increasing_zero(slope, std::clamp((epsilon + std::sqrt(variance)) / variance, 1e-3, 100.0));
-  slope(c);
+  slope(increasing_zero(slope, start));
   return saddle;
 }
 
-double best_order_at_delta(RoughCumulant& cumulant, double log_delta) {
+double best_order_at_delta(CumulantEstimate& cumulant, double log_delta) {
   const auto condition = [&](double c) {
     const Cumulant k = cumulant(c);
     return std::pair(c * k.first - k.value + log_delta + std::log1p(c), c * (c * k.second + 1 / (1 + c)));
@@ -199,7 +202,7 @@ double best_order_at_delta(RoughCumulant& cumulant, double log_delta) {
   return increasing_zero(condition, starting_order(cumulant, log_delta));
 }
 
-double best_order_at_epsilon(RoughCumulant& cumulant, double epsilon) {
+double best_order_at_epsilon(CumulantEstimate& cumulant, double epsilon) {
   const auto condition = [&](double c) {
     const Cumulant k = cumulant(c);
     return std::pair(k.first - epsilon - std::log1p(1 / c), c * (k.second + 1 / (c * (1 + c))));

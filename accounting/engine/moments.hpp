@@ -28,11 +28,19 @@ struct ComposedLoss {
 /// The composed loss, with caps that together leave out at most e^log_mass (+inf: no caps).
 [[nodiscard]] ComposedLoss composed_loss(const Composition& composition, Direction direction, double log_mass);
 
-/// K(c), quickly and without certificate, for finding good values of c; nothing certified rests on it.
-class RoughCumulant {
+/// ln E e^{cL} of some measure of losses, quickly and without certificate, for finding good values of c; nothing
+/// certified rests on it.
+class CumulantEstimate {
+ public:
+  virtual ~CumulantEstimate() = default;
+  [[nodiscard]] virtual Cumulant operator()(double c) = 0;
+};
+
+/// K(c) of a composed loss.
+class RoughCumulant : public CumulantEstimate {
  public:
   explicit RoughCumulant(const ComposedLoss& loss);
-  [[nodiscard]] Cumulant operator()(double c);
+  [[nodiscard]] Cumulant operator()(double c) override;
   /// ln E e^{cL} of one step of a part.
   [[nodiscard]] double log_transform(std::size_t part, double c);
 
@@ -62,12 +70,14 @@ struct Saddle {
 };
 
 /// The c where |integrand| of the contour is smallest for the epsilon whose delta is e^log_delta.
-[[nodiscard]] Saddle saddle_at_delta(RoughCumulant& cumulant, double log_delta);
+[[nodiscard]] Saddle saddle_at_delta(CumulantEstimate& cumulant, double log_delta);
 /// The same for a given epsilon.
-[[nodiscard]] Saddle saddle_at_epsilon(RoughCumulant& cumulant, double epsilon);
+[[nodiscard]] Saddle saddle_at_epsilon(CumulantEstimate& cumulant, double epsilon);
+/// The same where c is known to be about `start`.
+[[nodiscard]] Saddle saddle_at_epsilon(CumulantEstimate& cumulant, double epsilon, double start);
 /// The order that minimises the moment bound on epsilon at delta.
-[[nodiscard]] double best_order_at_delta(RoughCumulant& cumulant, double log_delta);
+[[nodiscard]] double best_order_at_delta(CumulantEstimate& cumulant, double log_delta);
 /// The order that minimises the moment bound on delta at epsilon.
-[[nodiscard]] double best_order_at_epsilon(RoughCumulant& cumulant, double epsilon);
+[[nodiscard]] double best_order_at_epsilon(CumulantEstimate& cumulant, double epsilon);
 
 }  // namespace ripieno::accounting

@@ -22,7 +22,7 @@ class IntegrandBound {
 
   // ln of the largest value on the real interval [left, right].
   [[nodiscard]] double on_interval(double left, double right) const {
-    return peak(left, right, law_.at(left), law_.at(right));
+    return peak(left, right, law_.at(left), law_.at(right)) + law_.log_share_bound(left, right, 0);
   }
 
   // ln of the largest modulus over x in [left, right], |Im x| <= height, for all |u| <= u_max.
@@ -31,7 +31,8 @@ class IntegrandBound {
     if (angle >= std::numbers::pi) return k_inf;
     const LossLaw::Point at_left = law_.at(left);
     const LossLaw::Point at_right = law_.at(right);
-    double bound = peak(left, right, at_left, at_right) + 0.5 * height * angle;
+    double bound =
+        peak(left, right, at_left, at_right) + 0.5 * height * angle + law_.log_share_bound(left, right, height);
     if (u_max_ > 0) bound += u_max_ * largest_argument(at_right.posterior, angle);
     if (law_.direction() == Direction::add) bound += c_ * modulus_loss(at_left.posterior, at_right.posterior, angle);
     return bound;
@@ -92,7 +93,7 @@ class PanelWalk {
     constexpr int probes = 24;
     for (int i = 0; i <= probes; ++i) {
       const double x = range_.low + (range_.high - range_.low) * i / probes;
-      scale_ = std::max(scale_, law.log_integrand(x, z_));
+      scale_ = std::max(scale_, law.log_integrand(x, z_) + law.log_share(x));
     }
     error_ = std::exp(law.log_tail(c, range_) - scale_);
   }
@@ -191,13 +192,14 @@ TiltedNodes tilted_nodes(const LossLaw& law, double c, double u_max, std::size_t
     for (std::size_t i = 0; i < GaussLegendre::k_points; ++i) {
       const double x = middle + half * rule.abscissa[i];
       const auto [loss, posterior] = law.at(x);
-      const double exponent = law.log_integrand(x, z, loss) - walk.scale();
+      const double log_share = law.log_share(x);
+      const double exponent = law.log_integrand(x, z, loss) + log_share - walk.scale();
       const double weight = half * rule.weight[i] * std::exp(exponent);
       nodes.loss.push_back(law.sign() * loss);
       nodes.weight.push_back(weight);
       sum += weight;
       loss_size += weight * (std::abs(loss) + posterior * (std::abs(law.gaussian_ratio(x)) + 1) + law.q());
-      exponent_size += weight * (std::abs(exponent) + 0.5 * x * x / (law.sigma() * law.sigma()));
+      exponent_size += weight * (std::abs(exponent) + 0.5 * x * x / (law.sigma() * law.sigma()) - 4 * log_share);
     }
   };
   const bool complete = walk.run(max_nodes / GaussLegendre::k_points, add_panel);

@@ -1,0 +1,172 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <ripieno/accounting/engine/gauss_legendre.hpp>
+#include <ripieno/accounting/engine/normal.hpp>
+#include <ripieno/accounting/engine/split_loss.hpp>
+
+namespace ripieno::accounting {
+namespace {
+
+constexpr double k_inf = std::numeric_limits<double>::infinity();
+constexpr double k_edge_deviations = 7;    // between an edge and what it must not reach: Phi(-7) = 1.3e-12
+constexpr double k_edge_width = 0.2;       // at most, of the lower edge, in ln(loss)
+constexpr double k_top_deviations = 9;     // beyond the upper edge, where the middle losses end
+constexpr double k_large_factor = 2;       // large losses begin at about this many epsilons ...
+constexpr double k_most_deviations = 7.5;  // ... or so many sigma beyond epsilon
+
+// E under N(mean, sigma^2) of Phi((x - centre) / width).
+double expected_share(double mean, double sigma, const Window::Edge& edge) {
+  return normal_cdf((mean - edge.centre) / std::hypot(sigma, edge.width));
+}
+
+}  // namespace
+
+SplitLoss::SplitLoss(const Composition& composition, double epsilon, double fineness) {
+  double log_never_sampled = 0;
+  for (const SubsampledGaussian& m : composition.subsampled) {
+    log_never_sampled += static_cast<double>(m.steps) * std::log1p(-m.sample_rate);
+  }
+  least_sum_ = -log_never_sampled * (1 + 1e-12);
+  double any_middle = 0;
+  for (const SubsampledGaussian& m : composition.subsampled) {
+    const double sigma = m.noise_multiplier;
+    const double q = m.sample_rate;
+    const auto steps = static_cast<double>(m.steps);
+    const LossLaw law(sigma, q, Direction::remove, k_inf);
+    const double reached = law.output(epsilon);
+    const LossLaw up_to_epsilon(sigma, q, Direction::remove, reached);
+    const double surely = law.output(epsilon + least_sum_);
+    const double far =
+        std::min(law.output(k_large_factor * (epsilon + least_sum_)), surely + k_most_deviations * sigma);
+    const double near = law.output(epsilon / fineness);
+    const Window::Edge large{far, (far - surely) / k_edge_deviations};
+    const LossLaw up_to_top(sigma, q, Direction::remove, far + k_top_deviations * large.width);
+    const Window::Edge middle{near, std::min((reached - near) / k_edge_deviations, k_edge_width * sigma * sigma)};
+    parts_.push_back({up_to_epsilon.within({.high = middle}), up_to_top.within({.low = middle, .high = large}), steps});
+    large_edge_.push_back(large);
+    const double without = expected_share(0, sigma, large);
+    const double drawn = expected_share(1, sigma, large);
+    log_never_large_ += steps * std::log1p(-without);
+    log_ratio_ += steps * std::log1p(-q * (drawn - without) / (1 - without));
+    const double deviations = (std::abs(far) + 1) / std::hypot(sigma, large.width);
+    rounding_ =
+        std::max(rounding_, k_unit_roundoff * (64 + 8 * deviations * deviations + 4 * drawn / (drawn - without)));
+    left_out_ += steps * (1 + 1e-9) *
+                 (up_to_epsilon.lost_mass() * normal_cdf((near - reached) / middle.width) +
+                  up_to_top.lost_mass() * normal_cdf(-k_top_deviations));
+    any_middle += steps * ((1 - q) * expected_share(0, sigma, middle) + q * expected_share(1, sigma, middle));
+  }
+  log_any_middle_ = std::log(std::min(1.0, any_middle * (1 + 1e-9)));
+}
+
+double SplitLoss::steps() const {
+  double total = 0;
+  for (const Part& part : parts_) total += part.steps;
+  return total;
+}
+
+// Payoffs are at most e^epsilon times the mass, without the example, of outcomes that have a large loss and yet a sum
+// below epsilon. All other losses together are at least -least_sum, so the large one is then below epsilon + least_sum:
+// the integral of the share times the density up to that output, whose logarithm has a slope of at least `slope` there
+// and a greater one before.
+double SplitLoss::leak(double epsilon) const {
+  double mass = 0;
+  for (std::size_t i = 0; i < parts_.size(); ++i) {
+    const LossLaw& law = parts_[i].middle;
+    const auto& [centre, width] = large_edge_[i];
+    const double sigma = law.sigma();
+    const double end = law.output((epsilon + least_sum_) * (1 + 1e-9)) + 1e-9 * sigma;
+    const double share = log_normal_cdf((end - centre) / width);
+    const double slope = (centre - end) / (width * width) - end / (sigma * sigma);
+    double log_mass = std::min(0.0, log_normal_cdf(end / sigma)) + share;
+    if (slope > 0) log_mass = std::min(log_mass, law.log_integrand(end, 0, 0) + share - std::log(slope));
+    mass += parts_[i].steps * std::exp(log_mass);
+  }
+  return std::exp(std::min(epsilon, 700.0)) * mass * (1 + 1e-9);
+}
+
+Interval SplitLoss::large(double epsilon) const {
+  const double without = -std::expm1(log_never_large_);
+  const double excess = std::exp(log_never_large_) * -std::expm1(log_ratio_);  // with - without
+  const double growth = std::expm1(std::min(epsilon, 700.0));
+  const double linear = excess - growth * without;
+  const double rounding = rounding_ * (excess + growth * without);
+  const double most = excess + without + rounding;
+  // What is large by its edge but small by the other one was counted, though it belongs to the small losses.
+  const double leaked = leak(epsilon);
+  const double doubtful = 2 * (std::exp(std::min(least_sum_, 700.0)) * leaked + left_out_);
+  constexpr double underflow = 1e-300;
+  return {std::max(0.0, linear - rounding - doubtful),
+          std::min(most, linear + rounding + leaked + doubtful) + underflow};
+}
+
+MiddleCumulant::MiddleCumulant(const SplitLoss& loss) {
+  const GaussLegendre& rule = gauss_legendre();
+  for (const auto& [small, middle, steps] : loss.parts()) {
+    const auto& [low, high] = middle.window();
+    const LossLaw::Range range{-9 * small.sigma(), high.centre + 9 * high.width};
+    const double longest = std::min(4 * small.sigma(), 12 * low.width);
+    const double panels = std::clamp(std::ceil((range.high - range.low) / longest), 2.0, 64.0);
+    const double half = 0.5 * (range.high - range.low) / panels;
+    Table table{{}, steps};
+    for (double k = 0; k < panels; ++k) {
+      for (std::size_t j = 0; j < GaussLegendre::k_points; ++j) {
+        const double x = range.low + half * (2 * k + 1 + rule.abscissa[j]);
+        const double log_mass = small.log_integrand(x, 0, 0) + std::log(half * rule.weight[j]);
+        const double log_small = x < small.cap() ? log_mass + small.log_share(x) : -k_inf;
+        table.nodes.push_back({small.at(x).log_ratio, log_small, log_mass + middle.log_share(x)});
+      }
+    }
+    tables_.push_back(std::move(table));
+  }
+}
+
+// Of one step of the remove direction, whose loss is the log-likelihood ratio.
+MiddleCumulant::Moments MiddleCumulant::moments(const Table& table, double c, double Node::*log_mass) {
+  double largest = -k_inf;
+  for (const Node& node : table.nodes) largest = std::max(largest, node.*log_mass + (c + 1) * node.loss);
+  double sum = 0, first = 0, second = 0;
+  for (const Node& node : table.nodes) {
+    const double t = node.*log_mass + (c + 1) * node.loss - largest;
+    if (t < -40) continue;
+    const double weight = std::exp(t);
+    sum += weight;
+    first += weight * node.loss;
+    second += weight * node.loss * node.loss;
+  }
+  const double mean = first / sum;
+  return {largest + std::log(sum), mean, std::max(second / sum - mean * mean, 0.0)};
+}
+
+// With B and J the transforms of a step's small and middle losses, the measure has the transform
+// prod (B + J)^T - prod B^T = prod B^T (e^g - 1), g = sum T ln(1 + J/B).
+Cumulant MiddleCumulant::operator()(double c) {
+  Cumulant small;
+  double g = 0, g1 = 0, g2 = 0;
+  for (const Table& table : tables_) {
+    const Moments b = moments(table, c, &Node::log_small);
+    const Moments j = moments(table, c, &Node::log_middle);
+    const double log_odds = j.log_mass - b.log_mass;
+    const double share = 1 / (1 + std::exp(-log_odds));  // J / (B + J)
+    const double shift = j.mean - b.mean;
+    small.value += table.steps * b.log_mass;
+    small.first += table.steps * b.mean;
+    small.second += table.steps * b.variance;
+    g += table.steps * (log_odds > 30 ? log_odds : std::log1p(std::exp(log_odds)));
+    g1 += table.steps * share * shift;
+    g2 += table.steps * share * (j.variance - b.variance + (1 - share) * shift * shift);
+  }
+  const double rest = -std::expm1(-g);
+  const double first = g1 / rest;
+  return {small.value + g + std::log(rest), small.first + first,
+          std::max(small.second + g2 / rest - first * first * (1 - rest), 0.0)};
+}
+
+double MiddleCumulant::small(double c) const {
+  double total = 0;
+  for (const Table& table : tables_) total += table.steps * moments(table, c, &Node::log_small).log_mass;
+  return total;
+}
+
+}  // namespace ripieno::accounting
