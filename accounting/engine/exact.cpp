@@ -24,7 +24,8 @@ constexpr double k_poor_width = 1e-5;          // relative; beyond it the other 
 // Work limits, in nodes times frequencies; one is 1 to 3 ns. Ordinary settings need some 10^4. The first contour of a
 // hard one is small, since it only finds where to put the second.
 constexpr double k_first_work = 1.5e5;
-constexpr double k_easy_work = 1e6;  // up to here the contour beats the others
+constexpr double k_split_work = 1e6;  // up to here the contour beats the split one,
+constexpr double k_easy_work = 2e7;   // and up to here the grid
 constexpr double k_full_work = 4e7;
 constexpr double k_hard_tolerance = 1e-8;  // of delta, where the limit has been met
 constexpr double k_hard_fineness = 16;
@@ -93,12 +94,13 @@ Found epsilon_in_direction(const Composition& composition, Direction direction, 
     if (width <= enough * best.lower || width > 0.9 * previous_width) break;
     if (std::isfinite(width)) previous_width = width;
     options.max_work = std::max(k_full_work, options.max_work);
+    if (contour.limited() && contour.wanted_work() > k_split_work && !found.by_split &&
+        direction == Direction::remove && split_applies(composition, log_delta)) {
+      found.by_split = true;
+      best = intersection(best, split_epsilon(composition, delta, guess));
+      if (is_within(best, k_grid_width)) break;
+    }
     if (contour.limited() && contour.wanted_work() > k_easy_work) {
-      if (!found.by_split && direction == Direction::remove && split_applies(composition, log_delta)) {
-        found.by_split = true;
-        best = intersection(best, split_epsilon(composition, delta, guess));
-        if (is_within(best, k_grid_width)) break;
-      }
       if (!found.by_grid && grid_applies(loss, log_delta)) {
         found.by_grid = true;
         best = intersection(best, grid_epsilon(loss, rough, delta, guess, k_grid_width));
@@ -133,7 +135,8 @@ CappedDelta delta_with_caps(const Composition& composition, Direction direction,
   best = intersection(best, contour.delta(epsilon));
   if (!contour.limited()) return {found, saddle.log_delta};
   const bool easy = contour.wanted_work() <= k_easy_work;
-  if (!easy && direction == Direction::remove && epsilon > 0 && split_applies(composition, saddle.log_delta)) {
+  if (contour.wanted_work() > k_split_work && direction == Direction::remove && epsilon > 0 &&
+      split_applies(composition, saddle.log_delta)) {
     found.by_split = true;
     best = intersection(best, split_delta(composition, epsilon, saddle.log_delta));
     if (is_within(best, k_grid_width)) return {found, saddle.log_delta};

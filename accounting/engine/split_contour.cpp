@@ -12,6 +12,8 @@ namespace {
 constexpr double k_inf = std::numeric_limits<double>::infinity();
 constexpr std::size_t k_max_nodes = 1 << 14;
 constexpr double k_most_fineness = 5000;
+constexpr double k_short_period = 12;      // in epsilons
+constexpr double k_worthwhile = 0.4;       // of the period, for a steeper window
 constexpr double k_step_rounding = 2e-14;  // of one step's transform, about
 
 using Complex = std::complex<double>;
@@ -27,8 +29,10 @@ Complex expm1(Complex z) {
 }  // namespace
 
 SplitContour::SplitContour(const Composition& composition, double epsilon, double log_delta, const Options& options) {
-  if (!choose_cuts(composition, epsilon, log_delta, std::log(options.tolerance))) return;
-  choose_period(epsilon, log_delta, options.tolerance);
+  const auto fineness = choose_fineness(composition, epsilon, log_delta + std::log(options.tolerance));
+  if (!fineness) return;
+  choose_upper_edge(composition, *fineness, epsilon, log_delta, options.tolerance);
+  bound_what_is_left();
   prepare_parts();
   const double log_goal = log_delta + std::log(options.tolerance * std::numbers::pi) + period_.c * epsilon - log_whole_;
   const double highest = needed_frequency(log_goal);
@@ -38,33 +42,47 @@ SplitContour::SplitContour(const Composition& composition, double epsilon, doubl
   resolved_ = true;
 }
 
-// The coarsest cuts with which small losses alone practically never reach epsilon.
-bool SplitContour::choose_cuts(const Composition& composition, double epsilon, double log_delta, double log_tolerance) {
+// The least one with which small losses alone practically never reach epsilon.
+std::optional<double> SplitContour::choose_fineness(const Composition& composition, double epsilon, double log_goal) {
+  SmallCumulant small(composition, epsilon);
   for (double fineness = 1.5; fineness < k_most_fineness; fineness *= 1.4) {
-    loss_.emplace(composition, epsilon, fineness);
-    const MiddleCumulant middle(*loss_);
+    small.cut(fineness);
     for (const double factor : {1.1, 1.6, 2.4, 4.0}) {
-      const double order = factor * (1 - log_delta - log_tolerance) / epsilon;
-      if (log_moment_bound(middle.small(order), order, epsilon) > log_delta + log_tolerance) continue;
-      small_order_ = order;
-      small_cumulant_ = 0;
-      for (const SplitLoss::Part& part : loss_->parts()) {
-        const TiltedNodes nodes = tilted_nodes(part.small, order, 0, k_max_nodes, -32);
-        const double rounding = 4 * k_unit_roundoff * (std::abs(nodes.log_transform) + 1);
-        small_cumulant_ += part.steps * (nodes.log_transform + nodes.error(order, 0) + rounding);
-      }
-      return true;
+      small_order_ = factor * (1 - log_goal) / epsilon;
+      if (log_moment_bound(small(small_order_), small_order_, epsilon) <= log_goal) return fineness;
     }
   }
-  return false;
+  return std::nullopt;
 }
 
-void SplitContour::choose_period(double epsilon, double log_delta, double tolerance) {
-  MiddleCumulant middle(*loss_);
-  Saddle saddle = saddle_at_epsilon(middle, epsilon, std::max(1e-3, (1 - log_delta) / epsilon));
-  saddle.log_delta = log_delta;
-  const double log_bearable_loss = std::clamp(std::log(tolerance / (loss_->steps() * k_step_rounding)), 1.0, 9.0);
-  period_ = best_period(saddle, middle, log_delta + std::log(tolerance), log_bearable_loss, loss_->log_any_middle());
+// A near edge leaves a short period, and thus few frequencies, but a steep window, and thus high ones.
+void SplitContour::choose_upper_edge(const Composition& composition, double fineness, double epsilon, double log_delta,
+                                     double tolerance) {
+  const SplitLoss::Least least = least_sum(composition, epsilon);
+  const double log_bearable_loss = std::clamp(
+      std::log(tolerance / (static_cast<double>(composition.subsampled_steps()) * k_step_rounding)), 1.0, 9.0);
+  for (const double tail : {8.0, 2.5}) {
+    SplitLoss loss(composition, epsilon, {.fineness = fineness, .tail = tail}, least);
+    MiddleCumulant middle(loss);
+    Saddle saddle = saddle_at_epsilon(middle, epsilon, std::max(1e-3, (1 - log_delta) / epsilon));
+    saddle.log_delta = log_delta;
+    const Period period =
+        best_period(saddle, middle, log_delta + std::log(tolerance), log_bearable_loss, loss.log_any_middle());
+    if (!loss_ || period.length < k_worthwhile * period_.length) {
+      loss_.emplace(std::move(loss));
+      period_ = period;
+    }
+    if (period_.length <= k_short_period * epsilon) return;
+  }
+}
+
+void SplitContour::bound_what_is_left() {
+  small_cumulant_ = 0;
+  for (const SplitLoss::Part& part : loss_->parts()) {
+    const TiltedNodes nodes = tilted_nodes(part.small, small_order_, 0, k_max_nodes, -32);
+    const double rounding = 4 * k_unit_roundoff * (std::abs(nodes.log_transform) + 1);
+    small_cumulant_ += part.steps * (nodes.log_transform + nodes.error(small_order_, 0) + rounding);
+  }
   alias_cumulant_ = certified_middle(period_.order);
 }
 
@@ -140,7 +158,7 @@ bool SplitContour::build_nodes(double highest, const Options& options) {
     parts_[i].middle = tilted_nodes(part.middle, period_.c, highest, k_max_nodes, log_tolerance);
     work += frequencies * static_cast<double>(parts_[i].small.loss.size() + parts_[i].middle.loss.size());
     if (!std::isfinite(parts_[i].small.quadrature_error + parts_[i].middle.quadrature_error)) return false;
-    if (work > options.max_work) return false;
+    if (!(work <= options.max_work)) return false;
   }
   return true;
 }

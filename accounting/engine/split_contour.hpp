@@ -39,8 +39,10 @@ class SplitContour {
     ShiftBound middle_decay;
     TiltedNodes small, middle;
   };
-  bool choose_cuts(const Composition& composition, double epsilon, double log_delta, double log_tolerance);
-  void choose_period(double epsilon, double log_delta, double tolerance);
+  [[nodiscard]] std::optional<double> choose_fineness(const Composition& composition, double epsilon, double log_goal);
+  void choose_upper_edge(const Composition& composition, double fineness, double epsilon, double log_delta,
+                         double tolerance);
+  void bound_what_is_left();
   void prepare_parts();
   [[nodiscard]] double certified_middle(double c) const;
   [[nodiscard]] double log_decay(double frequency) const;
@@ -51,7 +53,7 @@ class SplitContour {
 
   bool resolved_ = false;
   std::optional<SplitLoss> loss_;
-  double small_order_ = 0, small_cumulant_ = 0;  // a bound on the small losses' ln E e^{order L}
+  double small_order_ = 0, small_cumulant_ = 0;  // a bound on the small losses' ln E e^{order L}, and its order
   Period period_;
   double alias_cumulant_ = 0;  // a bound on the middle measure's ln E e^{order L} at period_.order
   std::vector<Part> parts_;

@@ -9,25 +9,57 @@ namespace ripieno::accounting {
 namespace {
 
 constexpr double k_inf = std::numeric_limits<double>::infinity();
-constexpr double k_edge_deviations = 7;    // between an edge and what it must not reach: Phi(-7) = 1.3e-12
-constexpr double k_edge_width = 0.2;       // at most, of the lower edge, in ln(loss)
-constexpr double k_top_deviations = 9;     // beyond the upper edge, where the middle losses end
-constexpr double k_large_factor = 2;       // large losses begin at about this many epsilons ...
-constexpr double k_most_deviations = 7.5;  // ... or so many sigma beyond epsilon
+constexpr double k_edge_deviations = 7;     // between an edge and what it must not reach: Phi(-7) = 1.3e-12
+constexpr double k_edge_width = 0.2;        // at most, of the lower edge, in ln(loss)
+constexpr double k_top_deviations = 9;      // beyond the upper edge, where the middle losses end
+constexpr double k_least_factor = 1.1;      // large losses begin between so many
+constexpr double k_most_factor = 2;         // and so many epsilons,
+constexpr double k_most_deviations = 7.5;   // and at most so many sigma beyond one
+constexpr double k_small_sum = 0.3;         // of epsilon; a least sum that does no harm
+constexpr double k_log_least_chance = -28;  // where Chernoff's bound gives the least sum
 
 // E under N(mean, sigma^2) of Phi((x - centre) / width).
 double expected_share(double mean, double sigma, const Window::Edge& edge) {
   return normal_cdf((mean - edge.centre) / std::hypot(sigma, edge.width));
 }
 
+Window::Edge lower_edge(const LossLaw& law, double epsilon, double fineness) {
+  const double near = law.output(epsilon / fineness);
+  const double gap = law.output(epsilon) - near;
+  return {near, std::min(gap / k_edge_deviations, k_edge_width * law.sigma() * law.sigma())};
+}
+
+// Where the tail is heavy, a tilt that makes epsilon likely makes twice that likelier still: the edge must then be
+// near. The power with which the tail falls at epsilon, x epsilon / r(x), tells.
+Window::Edge upper_edge(const LossLaw& law, double epsilon, double tail) {
+  const double surely = law.output(epsilon);
+  const double power = std::max(surely, 1.0) * epsilon / law.at(surely).posterior;
+  const double factor = std::clamp(1 + tail / power, k_least_factor, k_most_factor);
+  const double far = std::min(law.output(factor * epsilon), surely + k_most_deviations * law.sigma());
+  return {far, (far - surely) / k_edge_deviations};
+}
+
 }  // namespace
 
-SplitLoss::SplitLoss(const Composition& composition, double epsilon, double fineness) {
+SplitLoss::Least least_sum(const Composition& composition, double epsilon) {
   double log_never_sampled = 0;
   for (const SubsampledGaussian& m : composition.subsampled) {
     log_never_sampled += static_cast<double>(m.steps) * std::log1p(-m.sample_rate);
   }
-  least_sum_ = -log_never_sampled * (1 + 1e-12);
+  // Each step's loss is at least ln(1-q), which is much for many steps: then Chernoff's bound, E e^{-cL} being the
+  // moment generating function of the other direction.
+  SplitLoss::Least best{-log_never_sampled * (1 + 1e-12), 0};
+  if (best.sum <= k_small_sum * epsilon) return best;
+  const ComposedLoss add = composed_loss(composition, Direction::add, k_inf);
+  for (double order = 1 / epsilon;; order *= 2) {
+    const double sum = (certified_cumulant(add, order) - k_log_least_chance) / order;
+    if (!(sum < best.sum)) return best;
+    best = {sum * (1 + 1e-12), std::exp(k_log_least_chance)};
+  }
+}
+
+SplitLoss::SplitLoss(const Composition& composition, double epsilon, const Cuts& cuts, const Least& least)
+    : least_(least) {
   double any_middle = 0;
   for (const SubsampledGaussian& m : composition.subsampled) {
     const double sigma = m.noise_multiplier;
@@ -36,24 +68,20 @@ SplitLoss::SplitLoss(const Composition& composition, double epsilon, double fine
     const LossLaw law(sigma, q, Direction::remove, k_inf);
     const double reached = law.output(epsilon);
     const LossLaw up_to_epsilon(sigma, q, Direction::remove, reached);
-    const double surely = law.output(epsilon + least_sum_);
-    const double far =
-        std::min(law.output(k_large_factor * (epsilon + least_sum_)), surely + k_most_deviations * sigma);
-    const double near = law.output(epsilon / fineness);
-    const Window::Edge large{far, (far - surely) / k_edge_deviations};
-    const LossLaw up_to_top(sigma, q, Direction::remove, far + k_top_deviations * large.width);
-    const Window::Edge middle{near, std::min((reached - near) / k_edge_deviations, k_edge_width * sigma * sigma)};
+    const Window::Edge middle = lower_edge(law, epsilon, cuts.fineness);
+    const Window::Edge large = upper_edge(law, epsilon + least_.sum, cuts.tail);
+    const LossLaw up_to_top(sigma, q, Direction::remove, large.centre + k_top_deviations * large.width);
     parts_.push_back({up_to_epsilon.within({.high = middle}), up_to_top.within({.low = middle, .high = large}), steps});
     large_edge_.push_back(large);
     const double without = expected_share(0, sigma, large);
     const double drawn = expected_share(1, sigma, large);
     log_never_large_ += steps * std::log1p(-without);
     log_ratio_ += steps * std::log1p(-q * (drawn - without) / (1 - without));
-    const double deviations = (std::abs(far) + 1) / std::hypot(sigma, large.width);
+    const double deviations = (std::abs(large.centre) + 1) / std::hypot(sigma, large.width);
     rounding_ =
         std::max(rounding_, k_unit_roundoff * (64 + 8 * deviations * deviations + 4 * drawn / (drawn - without)));
     left_out_ += steps * (1 + 1e-9) *
-                 (up_to_epsilon.lost_mass() * normal_cdf((near - reached) / middle.width) +
+                 (up_to_epsilon.lost_mass() * normal_cdf((middle.centre - reached) / middle.width) +
                   up_to_top.lost_mass() * normal_cdf(-k_top_deviations));
     any_middle += steps * ((1 - q) * expected_share(0, sigma, middle) + q * expected_share(1, sigma, middle));
   }
@@ -67,21 +95,22 @@ double SplitLoss::steps() const {
 }
 
 // Payoffs are at most e^epsilon times the mass, without the example, of outcomes that have a large loss and yet a sum
-// below epsilon. All other losses together are at least -least_sum, so the large one is then below epsilon + least_sum:
-// the integral of the share times the density up to that output, whose logarithm has a slope of at least `slope` there
-// and a greater one before.
+// below epsilon. All other losses together are practically at least -least.sum, so the large one is then below epsilon
+// + least.sum: the integral of the share times the density up to that output, whose logarithm has a slope of at least
+// `slope` there and a greater one before.
 double SplitLoss::leak(double epsilon) const {
   double mass = 0;
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     const LossLaw& law = parts_[i].middle;
     const auto& [centre, width] = large_edge_[i];
     const double sigma = law.sigma();
-    const double end = law.output((epsilon + least_sum_) * (1 + 1e-9)) + 1e-9 * sigma;
+    const double end = law.output((epsilon + least_.sum) * (1 + 1e-9)) + 1e-9 * sigma;
     const double share = log_normal_cdf((end - centre) / width);
     const double slope = (centre - end) / (width * width) - end / (sigma * sigma);
     double log_mass = std::min(0.0, log_normal_cdf(end / sigma)) + share;
     if (slope > 0) log_mass = std::min(log_mass, law.log_integrand(end, 0, 0) + share - std::log(slope));
-    mass += parts_[i].steps * std::exp(log_mass);
+    const double of_any_sum = expected_share(0, sigma, large_edge_[i]);
+    mass += parts_[i].steps * (std::exp(log_mass) + least_.chance * of_any_sum);
   }
   return std::exp(std::min(epsilon, 700.0)) * mass * (1 + 1e-9);
 }
@@ -95,7 +124,7 @@ Interval SplitLoss::large(double epsilon) const {
   const double most = excess + without + rounding;
   // What is large by its edge but small by the other one was counted, though it belongs to the small losses.
   const double leaked = leak(epsilon);
-  const double doubtful = 2 * (std::exp(std::min(least_sum_, 700.0)) * leaked + left_out_);
+  const double doubtful = 2 * (std::exp(std::min(least_.sum, 700.0)) * leaked + left_out_);
   constexpr double underflow = 1e-300;
   return {std::max(0.0, linear - rounding - doubtful),
           std::min(most, linear + rounding + leaked + doubtful) + underflow};
@@ -163,9 +192,41 @@ Cumulant MiddleCumulant::operator()(double c) {
           std::max(small.second + g2 / rest - first * first * (1 - rest), 0.0)};
 }
 
-double MiddleCumulant::small(double c) const {
+SmallCumulant::SmallCumulant(const Composition& composition, double epsilon) : epsilon_(epsilon) {
+  for (const SubsampledGaussian& m : composition.subsampled) {
+    const LossLaw law(m.noise_multiplier, m.sample_rate, Direction::remove, k_inf);
+    const double spacing = std::min(law.sigma() / 3, law.sigma() * law.sigma() / 4);
+    Table table{law, static_cast<double>(m.steps), {}};
+    const double end = std::min(law.output(epsilon), 1 + 40 * law.sigma());  // no mass beyond
+    for (double x = end; x > -7 * law.sigma(); x -= spacing) {
+      table.nodes.push_back({x, law.at(x).log_ratio, law.log_integrand(x, 0, 0) + std::log(spacing), 0});
+    }
+    tables_.push_back(std::move(table));
+  }
+}
+
+void SmallCumulant::cut(double fineness) {
+  for (Table& table : tables_) {
+    const auto& [centre, width] = lower_edge(table.law, epsilon_, fineness);
+    for (Node& node : table.nodes) {
+      const double a = (centre - node.x) / width;
+      node.log_share = a > 6 ? 0 : log_normal_cdf(a);
+    }
+  }
+}
+
+double SmallCumulant::operator()(double c) const {
   double total = 0;
-  for (const Table& table : tables_) total += table.steps * moments(table, c, &Node::log_small).log_mass;
+  for (const Table& table : tables_) {
+    // Relative to the law's whole mass, which the rule gets right to no more than its own error.
+    double sum = 0, mass = 0;
+    for (const auto& [x, loss, log_mass, log_share] : table.nodes) {
+      const double with = log_mass + loss;
+      sum += std::exp(with + log_share) * std::expm1(std::min(c * loss, 700.0));
+      mass += std::exp(with) * -std::expm1(log_share);
+    }
+    total += table.steps * std::log1p(std::max(sum - mass, -0.999));
+  }
   return total;
 }
 

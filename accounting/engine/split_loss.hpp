@@ -22,9 +22,19 @@ class SplitLoss {
     double steps;
   };
 
-  /// Cuts for sums around `epsilon` > 0; small losses are those below about epsilon / `fineness`, fineness > 1. No
-  /// plain Gaussian part.
-  SplitLoss(const Composition& composition, double epsilon, double fineness);
+  /// A sum of losses is practically never below -`sum`: without the example its chance is at most `chance`, in all.
+  struct Least {
+    double sum, chance;
+  };
+
+  /// Where to cut: small losses are those below about epsilon / `fineness`, fineness > 1, and large ones begin where
+  /// the tail of the law, tilted so that epsilon is likely, has changed by about e^`tail`.
+  struct Cuts {
+    double fineness, tail;
+  };
+
+  /// For sums around `epsilon` > 0. No plain Gaussian part.
+  SplitLoss(const Composition& composition, double epsilon, const Cuts& cuts, const Least& least);
 
   [[nodiscard]] const std::vector<Part>& parts() const { return parts_; }
   [[nodiscard]] double steps() const;
@@ -42,7 +52,7 @@ class SplitLoss {
 
   std::vector<Part> parts_;
   std::vector<Window::Edge> large_edge_;
-  double least_sum_ = 0;        // no sum of losses is below -this
+  Least least_;
   double log_never_large_ = 0;  // ln of the chance, without the example, that no loss is large
   double log_ratio_ = 0;        // the same with the example, relative to that
   double rounding_ = 0;         // of both, relative to 1 minus their exponential
@@ -50,13 +60,35 @@ class SplitLoss {
   double left_out_ = 0;
 };
 
-/// Estimates, without certificate, of the measure of sums with no large and some middle loss, and of the small ones.
+/// The least sum for cuts around `epsilon`. Certified.
+[[nodiscard]] SplitLoss::Least least_sum(const Composition& composition, double epsilon);
+
+/// Estimates, without certificate, of ln E e^{cL} of the small losses, for many cuts around one epsilon.
+class SmallCumulant {
+ public:
+  SmallCumulant(const Composition& composition, double epsilon);
+  /// For the small losses that SplitLoss takes with this fineness.
+  void cut(double fineness);
+  [[nodiscard]] double operator()(double c) const;
+
+ private:
+  struct Node {
+    double x, loss, log_mass, log_share;  // mass without the example
+  };
+  struct Table {
+    LossLaw law;
+    double steps;
+    std::vector<Node> nodes;
+  };
+  double epsilon_;
+  std::vector<Table> tables_;
+};
+
+/// Estimates, without certificate, of the measure of sums with some middle and no large loss.
 class MiddleCumulant : public CumulantEstimate {
  public:
   explicit MiddleCumulant(const SplitLoss& loss);
   [[nodiscard]] Cumulant operator()(double c) override;
-  /// ln E e^{cL} of the sum of small losses.
-  [[nodiscard]] double small(double c) const;
 
  private:
   struct Node {
