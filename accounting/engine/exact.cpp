@@ -23,7 +23,7 @@ constexpr double k_poor_width = 1e-5;          // relative; beyond it the other 
 
 // Work limits, in nodes times frequencies; one is 1 to 3 ns. Ordinary settings need some 10^4. The first contour of a
 // hard one is small, since it only finds where to put the second.
-constexpr double k_first_work = 1.5e5;
+constexpr double k_first_work = 6e4;
 constexpr double k_split_work = 1e6;  // up to here the contour beats the split one,
 constexpr double k_easy_work = 2e7;   // and up to here the grid
 constexpr double k_full_work = 4e7;

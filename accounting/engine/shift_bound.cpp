@@ -8,9 +8,9 @@ namespace ripieno::accounting {
 namespace {
 
 constexpr double k_inf = std::numeric_limits<double>::infinity();
-constexpr double k_shifts[] = {0.15, 0.3, 0.5, 0.8, 1.1, 1.5, 2.0};  // t
-constexpr double k_rounding = 1e-9;                                  // of the logarithm of a cell's bound, generously
-constexpr double k_further_left = 6;                                 // widths; there e^{-u Im l} does not help
+constexpr double k_shifts[] = {0.2, 0.4, 0.7, 1.1, 1.6};  // t
+constexpr double k_rounding = 1e-9;                       // of the logarithm of a cell's bound, generously
+constexpr double k_further_left = 6;                      // widths; there e^{-u Im l} does not help
 constexpr int k_most_cells = 600;
 
 // ln of the largest e^{-x^2/2s^2 + zl} on [left, right], over its value at x = 0: the slope of its logarithm,

@@ -12,9 +12,11 @@ namespace {
 constexpr double k_inf = std::numeric_limits<double>::infinity();
 constexpr std::size_t k_max_nodes = 1 << 14;
 constexpr double k_most_fineness = 5000;
-constexpr double k_short_period = 12;      // in epsilons
-constexpr double k_worthwhile = 0.4;       // of the period, for a steeper window
-constexpr double k_step_rounding = 2e-14;  // of one step's transform, about
+constexpr double k_short_period = 12;          // in epsilons
+constexpr double k_worthwhile = 0.4;           // of the period, for a steeper window
+constexpr double k_log_rough_tolerance = -16;  // of a quadrature, where a bound need not be tight
+constexpr double k_log_fine_tolerance = -28;   // where its error must stay below 1e-9
+constexpr double k_step_rounding = 2e-14;      // of one step's transform, about
 
 using Complex = std::complex<double>;
 
@@ -78,8 +80,9 @@ void SplitContour::choose_upper_edge(const Composition& composition, double fine
 
 void SplitContour::bound_what_is_left() {
   small_cumulant_ = 0;
+  const double log_tolerance = std::clamp(-std::log(loss_->steps()) - 8, -40.0, k_log_rough_tolerance);
   for (const SplitLoss::Part& part : loss_->parts()) {
-    const TiltedNodes nodes = tilted_nodes(part.small, small_order_, 0, k_max_nodes, -32);
+    const TiltedNodes nodes = tilted_nodes(part.small, small_order_, 0, k_max_nodes, log_tolerance);
     const double rounding = 4 * k_unit_roundoff * (std::abs(nodes.log_transform) + 1);
     small_cumulant_ += part.steps * (nodes.log_transform + nodes.error(small_order_, 0) + rounding);
   }
@@ -90,8 +93,8 @@ void SplitContour::bound_what_is_left() {
 double SplitContour::certified_middle(double c) const {
   double log_whole = 0, terms = 0;
   for (const SplitLoss::Part& part : loss_->parts()) {
-    const TiltedNodes small = tilted_nodes(part.small, c, 0, k_max_nodes, -36);
-    const TiltedNodes middle = tilted_nodes(part.middle, c, 0, k_max_nodes, -36);
+    const TiltedNodes small = tilted_nodes(part.small, c, 0, k_max_nodes, k_log_rough_tolerance);
+    const TiltedNodes middle = tilted_nodes(part.middle, c, 0, k_max_nodes, k_log_rough_tolerance);
     const double odds = std::exp(middle.log_transform - small.log_transform);
     const double error = small.error(c, 0) + middle.error(c, 0) +
                          8 * k_unit_roundoff * (std::abs(small.log_transform) + std::abs(middle.log_transform) + 1);
@@ -104,8 +107,8 @@ double SplitContour::certified_middle(double c) const {
 void SplitContour::prepare_parts() {
   const double c = period_.c;
   for (const SplitLoss::Part& part : loss_->parts()) {
-    const TiltedNodes small = tilted_nodes(part.small, c, 0, k_max_nodes);
-    const TiltedNodes middle = tilted_nodes(part.middle, c, 0, k_max_nodes);
+    const TiltedNodes small = tilted_nodes(part.small, c, 0, k_max_nodes, k_log_fine_tolerance);
+    const TiltedNodes middle = tilted_nodes(part.middle, c, 0, k_max_nodes, k_log_fine_tolerance);
     const double odds = std::exp(middle.log_transform - small.log_transform);
     parts_.push_back({.steps = part.steps,
                       .log_whole = small.log_transform + std::log1p(odds),
