@@ -27,7 +27,7 @@ function(ripieno_install_headers component)
     FILES_MATCHING PATTERN "*.hpp" PATTERN "*_internal.hpp" EXCLUDE)
 endfunction()
 
-set(accounting_libraries ripieno_base ripieno_cli ripieno_accounting ripieno_ledger ripieno_plot)
+set(accounting_libraries ripieno_base ripieno_cli ripieno_accounting ripieno_mechanisms ripieno_ledger ripieno_plot)
 ripieno_install_libraries(accounting ripieno_settings ${accounting_libraries})
 ripieno_install_headers(accounting accounting)
 install(FILES ${RIPIENO_INCLUDE_DIR}/ripieno/version.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ripieno COMPONENT accounting)

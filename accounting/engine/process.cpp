@@ -1,9 +1,9 @@
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 #include <ripieno/accounting/base/error.hpp>
 #include <ripieno/accounting/base/text.hpp>
 #include <ripieno/accounting/engine/process.hpp>
+#include <ripieno/accounting/engine/tradeoff.hpp>
 #include <tuple>
 
 namespace ripieno::accounting {
@@ -26,33 +26,6 @@ std::vector<SubsampledGaussian> merged(std::vector<SubsampledGaussian> mechanism
   return result;
 }
 
-// The largest value on [low, high] of a function that rises to it and falls after it.
-template <class Function>
-double peak_value(const Function& function, double low, double high) {
-  constexpr double ratio = 0.6180339887498949;
-  double a = high - ratio * (high - low);
-  double b = low + ratio * (high - low);
-  double at_a = function(a);
-  double at_b = function(b);
-  double best = std::max({function(low), at_a, at_b});
-  while (high - low > 1e-7 * (1 + high)) {
-    if (at_a >= at_b) {
-      high = b;
-      b = a;
-      at_b = at_a;
-      a = high - ratio * (high - low);
-      best = std::max(best, at_a = function(a));
-    } else {
-      low = a;
-      a = b;
-      at_a = at_b;
-      b = low + ratio * (high - low);
-      best = std::max(best, at_b = function(b));
-    }
-  }
-  return best;
-}
-
 }  // namespace
 
 Process::Process(std::span<const SubsampledGaussian> mechanisms)
@@ -63,18 +36,15 @@ Interval Process::delta_at(double epsilon) const { return accounting::delta_at(c
 std::string Process::method(double delta) const { return accounting::epsilon_at(compose(mechanisms_), delta).method; }
 double Process::epsilon_rdp(double delta) const { return accounting::epsilon_rdp(compose(mechanisms_), delta); }
 
-double Process::beta_at(double alpha) const {
+Interval Process::beta_at(double alpha) const {
   if (!(alpha >= 0 && alpha <= 1)) {
     throw UsageError("the false positive rate is " + format_double(alpha), "must be in [0, 1]");
   }
   const Composition composition = compose(mechanisms_);
-  // Each epsilon gives two lines below the curve. Both fall once delta is too small to count, and beyond -ln(alpha).
-  const double no_more_delta = accounting::epsilon_at(composition, 1e-14).value.upper;
-  const double limit = std::min({alpha > 0 ? -std::log(alpha) : 700.0, no_more_delta, 700.0});
-  const auto delta = [&](double epsilon) { return accounting::delta_at(composition, epsilon).value.upper; };
-  const auto steep = [&](double epsilon) { return 1 - delta(epsilon) - std::exp(epsilon) * alpha; };
-  const auto flat = [&](double epsilon) { return std::exp(-epsilon) * (1 - delta(epsilon) - alpha); };
-  return std::max({0.0, peak_value(steep, 0, limit), peak_value(flat, 0, limit)});
+  return tradeoff(
+      {.delta_at = [&](double epsilon) { return accounting::delta_at(composition, epsilon).value; },
+       .epsilon_upper = [&](double delta) { return accounting::epsilon_at(composition, delta).value.upper; }},
+      alpha);
 }
 
 std::int64_t Process::steps() const {

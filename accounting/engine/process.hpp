@@ -29,9 +29,10 @@ class Process {
   /// The Renyi bound at the best real order, to stand beside epsilon_at.
   [[nodiscard]] double epsilon_rdp(double delta) const;
 
-  /// Lower bound on the false negative rate of any membership test whose false positive rate is `alpha`, in [0, 1]: the
-  /// trade-off curve of Dong, Roth & Su 2022, from the larger delta of both directions and so symmetric.
-  [[nodiscard]] double beta_at(double alpha) const;
+  /// The least false negative rate of any membership test whose false positive rate is `alpha`, in [0, 1], certified:
+  /// the trade-off curve of Dong, Roth & Su 2022, from the larger delta of both directions and so symmetric. Publish
+  /// `.lower`.
+  [[nodiscard]] Interval beta_at(double alpha) const;
   /// The most that true positive rate and false positive rate of a membership test may differ by: delta at epsilon 0.
   [[nodiscard]] Interval advantage() const { return delta_at(0); }
 

@@ -90,21 +90,40 @@ TEST(Process, RefusesNumbersThatMakeNoSense) {
   EXPECT_THROW(static_cast<void>(most | process), UsageError);
 }
 
+// Within 1e-4 of values from a grid of epsilons with spacing 0.02, which lie a little below the curve.
 TEST(Process, TradeOffCurveMatchesKnownPoints) {
   const Process process = poisson(gaussian(1), 0.01) * 1000;
-  EXPECT_NEAR(process.beta_at(.001), .99593, 2e-5);
-  EXPECT_NEAR(process.beta_at(.01), .97086, 2e-5);
-  EXPECT_NEAR(process.beta_at(.1), .80580, 2e-5);
-  EXPECT_NEAR(process.beta_at(.5), .34142, 5e-5);
-  EXPECT_EQ(process.beta_at(1), 0);
-  EXPECT_GT(process.beta_at(0), 1 - 1e-9);
+  for (const auto& [alpha, beta] : {std::pair(.001, .99593), {.01, .97086}, {.1, .80580}, {.5, .34139}}) {
+    const Interval found = process.beta_at(alpha);
+    EXPECT_GE(found.lower, beta - 6e-6) << alpha;
+    EXPECT_LE(found.upper, beta + 1e-4) << alpha;
+    EXPECT_LE(found.upper - found.lower, 2e-6) << alpha;
+  }
+  EXPECT_EQ(process.beta_at(1), (Interval{0, 0}));
+  EXPECT_GT(process.beta_at(0).lower, 1 - 1e-9);
+  EXPECT_GE(process.beta_at(1e-30).lower, 1 - 1e-9);
 }
 
 TEST(Process, TradeOffCurveOfOneGaussianIsItsClosedForm) {
-  // 1 - Phi(Phi^-1(1 - alpha) - mu) inverted: beta = Phi(Phi^-1(1-alpha) - mu); Phi^-1(.9) = 1.2815515655446.
-  const double beta = 0.5 * std::erfc(-(1.2815515655446 - 1) / std::sqrt(2.0));
-  EXPECT_NEAR(gaussian(1).beta_at(.1), beta, 1e-6);
-  EXPECT_LE(gaussian(1).beta_at(.1), beta + 1e-12);
+  // beta = Phi(Phi^-1(1 - alpha) - mu); alpha from quantiles. At mu 8 the epsilons that count are far beyond
+  // -ln(alpha).
+  const auto phi = [](double x) { return 0.5 * std::erfc(-x / std::sqrt(2.0)); };
+  for (const double mu : {0.2, 1.0, 3.0, 8.0}) {
+    for (const double quantile : {-1.0, 0.0, 0.5, 1.2815515655446, 3.0, 5.0}) {
+      const double beta = phi(quantile - mu);
+      const Interval found = gaussian(1 / mu).beta_at(phi(-quantile));
+      EXPECT_LE(found.lower, beta * (1 + 1e-9) + 1e-15) << mu << " " << quantile;
+      EXPECT_GE(found.upper, beta * (1 - 1e-9) - 1e-15) << mu << " " << quantile;
+      EXPECT_LE(found.upper - found.lower, 1e-4 * beta + 1e-12) << mu << " " << quantile;
+    }
+  }
+}
+
+TEST(Process, TradeOffCurveWithoutNoiseOrReleaseIsTrivial) {
+  EXPECT_EQ(gaussian(0).beta_at(.1).lower, 0);
+  EXPECT_LE(gaussian(0).beta_at(.1).upper, 1e-9);
+  EXPECT_NEAR(Process().beta_at(.1).lower, .9, 1e-12);
+  EXPECT_NEAR(Process().beta_at(.1).upper, .9, 1e-12);
 }
 
 TEST(Process, SaysHowItGotItsResult) {
