@@ -79,6 +79,9 @@ class LedgerFile {
       written += static_cast<std::size_t>(n);
     }
     if (::fdatasync(fd_.get()) != 0) fail_errno("cannot sync " + path_.string());
+    // Who takes the run over says so first and reads the ledger then: this record either was there to be read, or does
+    // not count as written.
+    if (!owner_.still_owns()) refuse("another process took it over");
     length_ += static_cast<std::int64_t>(text.size());
   }
 
@@ -94,26 +97,47 @@ class LedgerFile {
 
  private:
   /// Locks the file and puts this process into its owner file. PrivacyError when another process is at work on it.
-  [[nodiscard]] RunOwner claim() const {
+  [[nodiscard]] RunOwner claim() {
     const OwnerRecord self = this_process();
     const std::optional<OwnerRecord> owner = read_owner(path_);
     if (owner) refuse_live_owner(path_, self, *owner);
-    // The start of this job before the last may need a moment to end.
-    constexpr int k_patience_s = 20;
-    lock(owner && takes_over(self, *owner) ? k_patience_s : 0, owner ? owner->text() : "");
-    return {path_, self};
+    const bool succeeds = owner && takes_over(self, *owner);
+    constexpr int k_patience_s = 5;  // the start of this job before the last may need a moment to end
+    if (lock(succeeds ? k_patience_s : 0)) return {path_, self};
+    if (!succeeds) {
+      throw PrivacyError("another process writes to " + path_.string(),
+                         owner ? owner->text() : "two runs must not share a ledger", "wait for it to end, or stop it");
+    }
+    log::warning("taking " + path_.string() + " over from " + owner->text() + ", which has not ended");
+    RunOwner fence(path_, self);  // from here on that process cannot confirm a record
+    replace_file();
+    return fence;
   }
 
-  /// File systems without locks leave only the owner file and the check before each append.
-  void lock(int patience_s, const std::string& owner) const {
+  /// False when another process still holds the lock after `patience_s`. File systems without locks leave only the
+  /// owner file and the checks around each append.
+  [[nodiscard]] bool lock(int patience_s) const {
     for (int waited = 0; ::flock(fd_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK; ++waited) {
-      if (waited == patience_s) {
-        throw PrivacyError("another process writes to " + path_.string(),
-                           owner.empty() ? "two runs must not share a ledger" : owner,
-                           "wait for it to end, or stop it");
-      }
+      if (waited == patience_s) return false;
       std::this_thread::sleep_for(std::chrono::seconds(1));
     }
+    return true;
+  }
+
+  /// Puts a copy in the file's place, so that what an orphan of a lost node still writes goes nowhere.
+  void replace_file() {
+    const std::filesystem::path copy = path_.string() + ".new";
+    std::error_code error;
+    std::filesystem::copy_file(path_, copy, std::filesystem::copy_options::overwrite_existing, error);
+    if (error) {
+      throw PrivacyError("cannot copy " + path_.string(), error.message(), "mend the file system and resume");
+    }
+    Descriptor fd(copy, O_WRONLY | O_APPEND);
+    if (!fd.is_open() || ::fsync(fd.get()) != 0) fail_errno("cannot sync " + copy.string());
+    if (::rename(copy.c_str(), path_.c_str()) != 0) fail_errno("cannot replace " + path_.string());
+    fd_ = std::move(fd);
+    sync_name();
+    if (!lock(0)) throw PrivacyError("another process writes to " + path_.string(), "two runs must not share a ledger");
   }
 
   void check_ours() const {

@@ -21,8 +21,9 @@ struct SegmentStart {
 /// another process has it and this one is an orphan. That, and any failed write or fsync, is final: nothing is tried
 /// again, since a page whose write-back failed may be marked clean. Every later call then throws PrivacyError (exit 4).
 /// While it lives an owner file beside the ledger names its process (run_owner.hpp): a second writer is refused by
-/// name, unless it is the same Slurm job after a requeue, which waits for the first to end and takes over. All members
-/// may be called from one thread at a time.
+/// name, unless it is the same Slurm job after a requeue, which waits some seconds for the first to end and takes over:
+/// a process that lives on, on a node that was lost, can confirm no further record. All members may be called from one
+/// thread at a time.
 class LedgerWriter {
  public:
   /// A new file, mode 0644, with its header and first segment durable on return. PrivacyError when the file exists.

@@ -146,10 +146,12 @@ RunOwner& RunOwner::operator=(RunOwner&& other) noexcept {
   return *this;
 }
 
+bool RunOwner::still_owns() const { return read_owner(ledger_) == self_; }
+
 RunOwner::~RunOwner() {
   if (ledger_.empty()) return;
   try {
-    if (read_owner(ledger_) == self_) fs::remove(owner_path(ledger_));
+    if (still_owns()) fs::remove(owner_path(ledger_));
   } catch (const std::exception&) {  // a file left behind names a process that has ended, which does no harm
   }
 }

@@ -44,6 +44,9 @@ class RunOwner {
   RunOwner& operator=(RunOwner&& other) noexcept;
   ~RunOwner();
 
+  /// Whether the owner file still names this process: not once another one has taken the run over.
+  [[nodiscard]] bool still_owns() const;
+
  private:
   std::filesystem::path ledger_;  // empty when moved from
   OwnerRecord self_;

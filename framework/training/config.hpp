@@ -28,6 +28,7 @@ struct TrainConfig {
   std::map<std::string, std::string> model_args;
   std::string loss = "cross-entropy";
   std::vector<std::string> freeze;
+  std::optional<std::filesystem::path> init_from;
   // privacy
   double expected_batch = 0;
   std::optional<double> epochs;
@@ -52,6 +53,9 @@ struct TrainConfig {
   // run
   std::filesystem::path out;
   std::string resume = "auto";
+  bool amend_plan = false;
+  int max_restarts = 100;
+  bool dry_run = false;
   CheckpointPeriod checkpoint_every{.seconds = 600};
   int keep = 2;
   bool operator_log = false;

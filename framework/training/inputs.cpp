@@ -10,6 +10,9 @@
 #include <ripieno/framework/models/text.hpp>
 #include <ripieno/framework/sampling/shard_dataset.hpp>
 #include <ripieno/framework/training/inputs.hpp>
+#include <ripieno/framework/training/model_file.hpp>
+#include <tuple>
+#include <utility>
 
 namespace ripieno {
 namespace {
@@ -32,14 +35,23 @@ std::int64_t planned_steps(const TrainConfig& config, double sample_rate) {
   return static_cast<std::int64_t>(std::ceil(*config.epochs / sample_rate));
 }
 
-Model model_for(const TrainConfig& config, const io::ShardSet& data, const ModelFactory& make_model) {
+/// The model, and the ledger's head of the one whose parameters it starts with.
+std::pair<Model, std::optional<std::string>> model_for(const TrainConfig& config, const io::ShardSet& data,
+                                                       const ModelFactory& make_model) {
   const auto shape = data.example_shape();
   const ModelSpec spec{.name = config.model,
                        .args = config.model_args,
                        .example_shape = {shape.begin(), shape.end()},
                        .num_classes = data.num_classes(),
                        .seed = config.seed};
-  return freeze(names_script_file(config.model) ? make_script_model(spec) : make_model(spec), config.freeze);
+  Model model = names_script_file(config.model) ? make_script_model(spec) : make_model(spec);
+  std::optional<std::string> initial_ledger_head;
+  if (config.init_from) {
+    StoredModel stored = read_model(*config.init_from, model);
+    model.params = std::move(stored.params);
+    initial_ledger_head = std::move(stored.ledger_head);
+  }
+  return {freeze(std::move(model), config.freeze), std::move(initial_ledger_head)};
 }
 
 /// UsageError when model, objective and data do not fit together, as two examples of zeros show.
@@ -67,6 +79,13 @@ void check_fit(const RunInputs& inputs) {
 
 }  // namespace
 
+LossFn loss_of(const RunInputs& inputs) {
+  return [forward = inputs.model.forward, loss = inputs.objective.loss](const PyTree& params,
+                                                                        std::span<const at::Tensor> batch) {
+    return loss(forward(params, batch[0]), batch[0], batch[1]);
+  };
+}
+
 RunInputs open_inputs(const TrainConfig& config, const ModelFactory& make_model) {
   RunInputs inputs;
   inputs.train = open_dataset(config.data, config.verify);
@@ -78,7 +97,7 @@ RunInputs open_inputs(const TrainConfig& config, const ModelFactory& make_model)
     }
   }
   inputs.objective = make_objective(config.loss);
-  inputs.model = model_for(config, *inputs.train, make_model);
+  std::tie(inputs.model, inputs.initial_ledger_head) = model_for(config, *inputs.train, make_model);
   check_fit(inputs);
   return inputs;
 }
@@ -110,6 +129,10 @@ void claim_output(const std::filesystem::path& out) {
   if (std::filesystem::exists(out / "ledger.jsonl")) {
     throw PrivacyError(out.string() + " holds the ledger of another run",
                        "what it records is spent, and is never overwritten", "choose a new --out");
+  }
+  if (std::filesystem::exists(out / "checkpoints") && !std::filesystem::is_empty(out / "checkpoints")) {
+    throw PrivacyError(out.string() + " holds checkpoints but no ledger", "what their run has spent is not known",
+                       "put its ledger.jsonl back, or choose a new --out");
   }
   for (const char* name : {"metrics.jsonl", "operator.jsonl", "result.json", "model.h5", "model.pt"}) {
     if (std::filesystem::exists(out / name)) {

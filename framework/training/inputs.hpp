@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <ripieno/accounting/ledger/plan.hpp>
+#include <ripieno/framework/clipping/engine.hpp>
 #include <ripieno/framework/models/model.hpp>
 #include <ripieno/framework/models/objective.hpp>
 #include <ripieno/framework/training/config.hpp>
@@ -18,7 +20,12 @@ struct RunInputs {
   bool eval_is_public = false;
   Model model;
   Objective objective;
+  /// Of the run whose parameters --init-from took; that run may have cost the same people privacy.
+  std::optional<std::string> initial_ledger_head;
 };
+
+/// The loss that the run minimises, as a function of the trained parameters and a batch {x, y}.
+[[nodiscard]] LossFn loss_of(const RunInputs& inputs);
 
 /// Opens the datasets and makes the model, from its file when --model names one, and tries it on two examples of
 /// zeros. Every rank does the same; no communication.
@@ -32,7 +39,7 @@ struct RunInputs {
 [[nodiscard]] PrivacyPlan make_plan(const TrainConfig& config, const io::ShardSet& train, int world_size);
 
 /// Makes OUT, or checks that it is empty of other runs. For rank 0. PrivacyError when it holds a ledger, whose privacy
-/// is spent; DataError when it holds other results.
+/// is spent, or checkpoints of a run whose ledger is gone; DataError when it holds other results.
 void claim_output(const std::filesystem::path& out);
 
 }  // namespace ripieno

@@ -11,6 +11,8 @@
 namespace ripieno {
 namespace {
 
+constexpr const char* k_format = "ripieno-model 1";
+
 void write_h5(const std::filesystem::path& path, const PyTree& params, const io::TextAttributes& notes) {
   const std::vector<std::string> paths = params.paths();
   std::vector<at::Tensor> leaves = params.leaves();
@@ -46,10 +48,35 @@ void write_pt(const std::filesystem::path& path, const Model& model, const PyTre
 
 void write_model(const std::filesystem::path& folder, const Model& model, const PyTree& params,
                  const std::string& ledger_head) {
-  io::TextAttributes notes{{"format", "ripieno-model 1"}, {"model", model.name}, {"ledger_head", ledger_head}};
+  io::TextAttributes notes{{"format", k_format}, {"model", model.name}, {"ledger_head", ledger_head}};
   if (!model.sha256.empty()) notes.emplace("model_sha256", model.sha256);
   write_h5(folder / "model.h5", all_params(model, params), notes);
   write_pt(folder / "model.pt", model, params, notes);
+}
+
+StoredModel read_model(const std::filesystem::path& path, const Model& like) {
+  const io::TensorFile file = io::read_tensor_file(path);
+  const auto format = file.attributes.find("format");
+  if (format == file.attributes.end() || format->second != k_format) {
+    throw DataError(path.string() + " is no model", {}, "give the model.h5 of a finished run");
+  }
+  const std::vector<std::string> paths = like.params.paths();
+  const std::vector<at::Tensor> leaves = like.params.leaves();
+  const auto refuse = [&](const std::string& why) {
+    throw DataError(path.string() + " does not fit the model", why, "give --model and its arguments as in that run");
+  };
+  const std::size_t expected = all_params(like, like.params).paths().size();
+  if (file.tensors.size() != expected) {
+    refuse("it holds " + std::to_string(file.tensors.size()) + " tensors, the model has " + std::to_string(expected));
+  }
+  std::vector<at::Tensor> taken;
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    const auto stored = file.tensors.find(paths[i]);
+    if (stored == file.tensors.end()) refuse("it lacks tensor " + paths[i]);
+    if (leaves[i].sizes() != at::IntArrayRef(stored->second.shape)) refuse("tensor " + paths[i] + " has another shape");
+    taken.push_back(at::tensor(stored->second.values, leaves[i].options()).view(leaves[i].sizes()));
+  }
+  return {like.params.with_leaves(taken), file.attributes.at("ledger_head")};
 }
 
 }  // namespace ripieno

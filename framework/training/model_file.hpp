@@ -16,4 +16,14 @@ namespace ripieno {
 void write_model(const std::filesystem::path& folder, const Model& model, const PyTree& params,
                  const std::string& ledger_head);
 
+/// What a model file holds.
+struct StoredModel {
+  PyTree params;
+  std::string ledger_head;  ///< of the ledger of the run that made it
+};
+
+/// The trained parameters of a model.h5 that `write_model` wrote, for a model like `like`. DataError when it cannot be
+/// read or holds other tensors.
+[[nodiscard]] StoredModel read_model(const std::filesystem::path& path, const Model& like);
+
 }  // namespace ripieno

@@ -6,6 +6,7 @@
 #include <ripieno/accounting/base/text.hpp>
 #include <ripieno/accounting/ledger/analysis.hpp>
 #include <ripieno/framework/core/flat.hpp>
+#include <ripieno/framework/training/environment.hpp>
 #include <ripieno/framework/training/model_file.hpp>
 #include <ripieno/framework/training/reports.hpp>
 #include <ripieno/framework/training/versions.hpp>
@@ -20,6 +21,7 @@ RunReports::RunReports(const TrainConfig& config, const PrivacyPlan& plan, bool 
       metrics_period_(std::max<std::int64_t>(1, plan.steps() / 100)),
       start_(Clock::now()) {
   if (!writes_) return;
+  odometer_.emplace(config.out / "ledger.jsonl", plan);
   metrics_ = JsonLines(config.out / "metrics.jsonl", Visibility::published);
   if (config.operator_log) operator_log_ = JsonLines(config.out / "operator.jsonl", Visibility::operator_only);
 }
@@ -38,12 +40,16 @@ void RunReports::step_done(std::int64_t steps, std::int64_t records, const Priva
   const double elapsed_s = seconds();
   metrics_.write({{"step", steps},
                   {"ledger_records", records},
-                  {"epsilon", epsilon_of_plan(plan_, records, plan_.delta()).upper},
+                  {"epsilon", odometer_->epsilon(records)},
                   {"noise_stddev_sum", plan_.noise_stddev()},
                   {"noise_stddev_mean", plan_.noise_stddev() / plan_.expected_batch()},
                   {"lr", config_.lr},
                   {"seconds", elapsed_s},
                   {"expected_examples_per_second", plan_.expected_batch() * static_cast<double>(steps) / elapsed_s}});
+}
+
+std::string RunReports::epsilon_note(std::int64_t records) const {
+  return odometer_ ? "epsilon " + format_rounded_up(odometer_->epsilon(records), 3) : std::string();
 }
 
 void RunReports::finish(const TrainingState& state, const RunInputs& inputs,
@@ -77,6 +83,7 @@ void RunReports::finish(const TrainingState& state, const RunInputs& inputs,
   result["plan"] = plan_.to_json();
   result["plan_hash"] = plan_.hash();
   result["ledger_head"] = ledger_head;
+  if (inputs.initial_ledger_head) result["initial_ledger_head"] = *inputs.initial_ledger_head;
   result["versions"] = versions();
   result["timings"] = {{"training_s", training_s}, {"total_s", seconds()}};
   io::write_new_file(config_.out / "result.json", result.dump(2) + "\n");
@@ -102,6 +109,9 @@ void RunReports::finish(const TrainingState& state, const RunInputs& inputs,
 void log_start(const Runtime& runtime, const PrivacyPlan& plan, const Model& model) {
   log::info(describe_hosts(runtime.host_table()) + ", " + std::to_string(at::get_num_threads()) +
             (at::get_num_threads() == 1 ? " thread each" : " threads each"));
+  if (const auto environment = environment_in_force(); !environment.empty()) {
+    log::info("environment: " + join(environment));
+  }
   log::info("model " + model.name + " of " + std::to_string(model.params.numel()) + " parameters; " +
             std::to_string(plan.num_examples()) + " examples at sample rate " + format_double(plan.sample_rate()));
   log::info("noise multiplier " + format_double(plan.noise_multiplier()) + ", clipping norm " +

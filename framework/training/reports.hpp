@@ -8,6 +8,7 @@
 #include <ripieno/framework/training/evaluate.hpp>
 #include <ripieno/framework/training/inputs.hpp>
 #include <ripieno/framework/training/json_lines.hpp>
+#include <ripieno/framework/training/odometer.hpp>
 #include <ripieno/framework/training/step.hpp>
 
 namespace ripieno {
@@ -16,11 +17,14 @@ namespace ripieno {
 /// nothing. What depends on private records goes to operator.jsonl alone (invariant P1).
 class RunReports {
  public:
-  /// Opens metrics.jsonl, and operator.jsonl when the configuration asks for it; a resumed run appends.
+  /// Opens metrics.jsonl, and operator.jsonl when the configuration asks for it; a resumed run appends. The ledger is
+  /// there.
   RunReports(const TrainConfig& config, const PrivacyPlan& plan, bool writes);
 
   /// After each step; `steps` is the number of steps done, `records` of those in the ledger.
   void step_done(std::int64_t steps, std::int64_t records, const PrivateStatistics& statistics);
+  /// Epsilon, for people, when the ledger holds `records` step records.
+  [[nodiscard]] std::string epsilon_note(std::int64_t records) const;
   /// Writes model.h5, model.pt and result.json and prints accuracy and epsilon. An evaluation that is not public goes
   /// to the operator log. Epsilon is what the ledger file says, as `ripieno-privacy analyze` computes it.
   void finish(const TrainingState& state, const RunInputs& inputs, const std::optional<Evaluation>& evaluation);
@@ -35,6 +39,7 @@ class RunReports {
   bool writes_;
   std::int64_t metrics_period_;
   Clock::time_point start_;
+  std::optional<Odometer> odometer_;
   JsonLines metrics_;
   JsonLines operator_log_;
 };

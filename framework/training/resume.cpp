@@ -39,7 +39,8 @@ Start start_afresh(const TrainConfig& config, const PrivacyPlan& plan, const Tra
           }};
 }
 
-void check_same_contract(const ledger::Ledger& book, const PrivacyPlan& plan) {
+/// Refuses another contract than the run began with, unless --amend-plan allows it.
+void check_contract(const ledger::Ledger& book, const PrivacyPlan& plan, const TrainConfig& config) {
   if (book.header.dataset_id != plan.dataset_id() || book.header.num_examples != plan.num_examples()) {
     throw PrivacyError("cannot resume " + book.name,
                        "it is over dataset " + book.header.dataset_id + " of " +
@@ -50,8 +51,17 @@ void check_same_contract(const ledger::Ledger& book, const PrivacyPlan& plan) {
   if (book.segments.empty()) return;
   const std::vector<std::string> differences = plan_differences(book.segments.back().header.plan, plan);
   if (differences.empty()) return;
-  throw PrivacyError("cannot resume " + book.name + " under another plan", join(differences),
-                     "give the options that the run began with, or choose a new --out");
+  if (!config.amend_plan) {
+    throw PrivacyError("cannot resume " + book.name + " under another plan", join(differences),
+                       "give the options that the run began with, choose a new --out, or give --amend-plan: what was "
+                       "spent stays counted");
+  }
+  if (config.target_epsilon) {
+    throw PrivacyError("--target-epsilon cannot amend " + book.name,
+                       "it would be calibrated as if the steps under the first plan had cost nothing",
+                       "give --noise-multiplier; `ripieno-privacy analyze` tells what is spent");
+  }
+  log::warning("the plan is amended: " + join(differences) + "; epsilon composes the steps under both plans");
 }
 
 /// The ledger's beginning must be the ledger that the checkpoint saw.
@@ -81,7 +91,7 @@ Start go_on(const TrainConfig& config, const PrivacyPlan& plan, const TrainingSt
             const std::string& setup) {
   const std::filesystem::path path = config.out / "ledger.jsonl";
   const ledger::Ledger book = ledger::read(path);
-  check_same_contract(book, plan);
+  check_contract(book, plan, config);
   const std::optional<Checkpoint> checkpoint =
       CheckpointFolder(config.out / "checkpoints", config.keep).newest(initial);
   if (checkpoint) check_ledger_covers(path, *checkpoint);
@@ -103,8 +113,9 @@ Start go_on(const TrainConfig& config, const PrivacyPlan& plan, const TrainingSt
   const auto segments = static_cast<std::int64_t>(book.segments.size());
   log::info("resuming at step " + std::to_string(state.step()) + " under fresh keys; the ledger counts " +
             std::to_string(book.charged()) + " steps, lost ones included");
+  const bool keeps_secret = checkpoint && checkpoint->secret.secure() == plan.secure_seed();
   const RunSecret secret =
-      (checkpoint ? checkpoint->secret : new_secret(config)).next_incarnation(static_cast<std::uint64_t>(segments));
+      (keeps_secret ? checkpoint->secret : new_secret(config)).next_incarnation(static_cast<std::uint64_t>(segments));
   return {state, secret, end_step, [&plan, path, nonce = secret.nonce_hash(), step = state.step()] {
             return io::LedgerWriter::append_segment(path, plan, {.nonce_hash = nonce, .first_step = step});
           }};

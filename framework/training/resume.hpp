@@ -22,13 +22,13 @@ struct Beginning {
 /// Collective. Starts a run in config.out, or resumes the one whose ledger is there (invariants P2 and P4):
 ///
 /// - After a clean stop (no record beyond the newest checkpoint) under the same plan and `setup`, its keys go on and
-/// the
-///   run continues bit for bit.
+///   the run continues bit for bit.
 /// - Otherwise lost steps stay counted. The run goes on from the newest whole checkpoint, or from step 0 when there is
 ///   none, under fresh keys and in a new segment of the ledger: redone steps have new draws and new noise.
 ///
 /// `initial` is the state of step 0. ReportedError on every rank, after one message: PrivacyError when the ledger is
-/// over another plan or is shorter than the checkpoint says, or when config.resume is "never".
+/// over other data, over another plan without config.amend_plan, or shorter than the checkpoint says, or when
+/// config.resume is "never".
 [[nodiscard]] Beginning begin_run(const Runtime& runtime, const TrainConfig& config, const PrivacyPlan& plan,
                                   const TrainingState& initial, const std::string& setup);
 

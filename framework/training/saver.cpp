@@ -34,7 +34,12 @@ void CheckpointSaver::save(const TrainingState& state, const Ledger& ledger) {
                         .setup = setup_,
                         .ledger_head = ledger.head(),
                         .ledger_bytes = ledger.bytes()};
-  writing_ = std::async(std::launch::async, [this, checkpoint = std::move(checkpoint)] { folder_.write(checkpoint); });
+  writing_ = std::async(std::launch::async, [this, checkpoint = std::move(checkpoint)] {
+    const auto start = Clock::now();
+    folder_.write(checkpoint);
+    const double taken_s = std::chrono::duration<double>(Clock::now() - start).count();
+    longest_write_s_ = std::max(longest_write_s_.load(), taken_s);
+  });
 }
 
 void CheckpointSaver::wait() {

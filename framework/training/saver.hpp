@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <future>
@@ -23,6 +24,8 @@ class CheckpointSaver {
   void save(const TrainingState& state, const Ledger& ledger);
   /// Returns once the last checkpoint is on the disk; rethrows what went wrong.
   void wait();
+  /// How long the slowest checkpoint so far took to write.
+  [[nodiscard]] double longest_write_s() const { return longest_write_s_; }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -32,8 +35,8 @@ class CheckpointSaver {
   RunSecret secret_;
   std::string setup_;
   bool writes_;
-  std::int64_t last_step_ = 0;
   Clock::time_point last_time_;
+  std::atomic<double> longest_write_s_ = 0;
   std::future<void> writing_;
 };
 

@@ -1,5 +1,6 @@
 #include <array>
 #include <csignal>
+#include <ctime>
 #include <ripieno/framework/training/signals.hpp>
 
 namespace ripieno {
@@ -8,13 +9,24 @@ namespace {
 // What a handler may touch.
 volatile std::sig_atomic_t stop_flag = 0;
 volatile std::sig_atomic_t checkpoint_flag = 0;
+volatile std::sig_atomic_t terminated = 0;
+timespec first_terminated{};  // written once, before `terminated`
+
+/// Launchers and Slurm may pass one and the same SIGTERM on by two ways.
+constexpr std::time_t k_same_signal_s = 2;
 
 void note_stop(int signal) {
-  if (signal == SIGTERM && stop_flag != 0) {
+  stop_flag = 1;
+  if (signal != SIGTERM) return;
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  if (terminated == 0) {
+    first_terminated = now;
+    terminated = 1;
+  } else if (now.tv_sec - first_terminated.tv_sec > k_same_signal_s) {
     std::signal(SIGTERM, SIG_DFL);
     std::raise(SIGTERM);
   }
-  stop_flag = 1;
 }
 
 void note_checkpoint(int) { checkpoint_flag = 1; }
@@ -31,6 +43,7 @@ std::array<Watched, 3> watched{{{SIGTERM, note_stop}, {SIGUSR1, note_stop}, {SIG
 SignalWatch::SignalWatch() {
   stop_flag = 0;
   checkpoint_flag = 0;
+  terminated = 0;
   for (Watched& one : watched) {
     struct sigaction action {};
     action.sa_handler = one.handler;

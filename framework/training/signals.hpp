@@ -3,8 +3,8 @@
 namespace ripieno {
 
 /// While it lives, SIGTERM and SIGUSR1 ask for a checkpoint and a stop, SIGUSR2 for a checkpoint. The handlers only
-/// note it; the ranks agree on the step in the step's own reduction. A second SIGTERM ends the process at once. One at
-/// a time.
+/// note it; the ranks agree on the step in the step's own reduction. A second SIGTERM, some seconds after the first,
+/// ends the process at once. One at a time.
 class SignalWatch {
  public:
   SignalWatch();

@@ -39,7 +39,8 @@ void add_model(cli::Options& options, TrainConfig& config, std::vector<std::stri
       .add_choice("loss", config.loss, objective_names(),
                   "cross-entropy of labels, mse or binary-cross-entropy of one output for each target, or "
                   "next-token of sequences of tokens")
-      .add("freeze", config.freeze, "PATTERN", "leave parameters as they are, as in 'encoder.*' or '*.bias'");
+      .add("freeze", config.freeze, "PATTERN", "leave parameters as they are, as in 'encoder.*' or '*.bias'")
+      .add("init-from", config.init_from, "FILE", "start with the parameters of this model.h5; all else starts anew");
 }
 
 void add_privacy(cli::Options& options, TrainConfig& config) {
@@ -79,11 +80,15 @@ void add_training(cli::Options& options, TrainConfig& config, std::string& check
       .add("out", config.out, "DIR", "folder for the ledger, metrics, result and model")
       .required()
       .add_choice("resume", config.resume, {"auto", "never"}, "what to do when DIR holds an unfinished run")
+      .add("amend-plan", config.amend_plan, "",
+           "go on under another privacy plan than the run began with, in a new segment of its ledger")
       .add("checkpoint-every", checkpoint_every, "STEPS|Ns",
            "steps or seconds between checkpoints; 0: none but on signals")
       .add("keep", config.keep, "K", "newest checkpoints that stay")
+      .add("max-restarts", config.max_restarts, "K", "refuse to start a batch job that was requeued more often")
       .add("operator-log", config.operator_log, "",
-           "write operator.jsonl (mode 0600), which depends on private records");
+           "write operator.jsonl (mode 0600), which depends on private records")
+      .add("dry-run", config.dry_run, "", "print plan, epsilon, memory and traffic; train nothing, write nothing");
 }
 
 /// "120" steps, "600s"

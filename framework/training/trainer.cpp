@@ -5,13 +5,14 @@
 #include <cmath>
 #include <ripieno/accounting/base/log.hpp>
 #include <ripieno/accounting/base/text.hpp>
-#include <ripieno/accounting/ledger/schedule.hpp>
 #include <ripieno/framework/clipping/engine_choice.hpp>
 #include <ripieno/framework/sampling/data_loader.hpp>
 #include <ripieno/framework/sampling/poisson.hpp>
 #include <ripieno/framework/sampling/shard_dataset.hpp>
+#include <ripieno/framework/training/batch_job.hpp>
 #include <ripieno/framework/training/collectively.hpp>
 #include <ripieno/framework/training/contract.hpp>
+#include <ripieno/framework/training/dry_run.hpp>
 #include <ripieno/framework/training/evaluate.hpp>
 #include <ripieno/framework/training/inputs.hpp>
 #include <ripieno/framework/training/progress.hpp>
@@ -34,13 +35,6 @@ int threads_of(const TrainConfig& config, const Runtime& runtime) {
   return std::max(1, available / runtime.local_size());
 }
 
-LossFn loss_of(const RunInputs& inputs) {
-  return [forward = inputs.model.forward, loss = inputs.objective.loss](const PyTree& params,
-                                                                        std::span<const at::Tensor> batch) {
-    return loss(forward(params, batch[0]), batch[0], batch[1]);
-  };
-}
-
 EngineKind engine_kind(const std::string& name) {
   if (name == "bookkeeping") return EngineKind::bookkeeping;
   if (name == "vmap") return EngineKind::vmap;
@@ -49,11 +43,21 @@ EngineKind engine_kind(const std::string& name) {
 }
 
 /// What must stay the same for a run's keys to go on (invariant P4), beside its plan.
-std::string setup_of(const TrainConfig& config, const Model& model) {
-  const Json setup{{"model", model.name},     {"model_args", config.model_args},  {"seed", config.seed},
-                   {"loss", config.loss},     {"freeze", config.freeze},          {"model_sha256", model.sha256},
-                   {"lr", config.lr},         {"momentum", config.momentum},      {"weight_decay", config.weight_decay},
-                   {"engine", config.engine}, {"threads", at::get_num_threads()}, {"versions", versions()}};
+std::string setup_of(const TrainConfig& config, const RunInputs& inputs) {
+  const Model& model = inputs.model;
+  const Json setup{{"model", model.name},
+                   {"model_args", config.model_args},
+                   {"seed", config.seed},
+                   {"loss", config.loss},
+                   {"freeze", config.freeze},
+                   {"model_sha256", model.sha256},
+                   {"lr", config.lr},
+                   {"momentum", config.momentum},
+                   {"weight_decay", config.weight_decay},
+                   {"engine", config.engine},
+                   {"threads", at::get_num_threads()},
+                   {"versions", versions()},
+                   {"initial", inputs.initial_ledger_head.value_or("")}};
   return setup.dump();
 }
 
@@ -71,10 +75,6 @@ void require_same_model(const Communicator& communicator, const Model& model) {
   });
 }
 
-std::string epsilon_note(const PrivacyPlan& plan, std::int64_t records) {
-  return "epsilon " + format_rounded_up(epsilon_of_plan(plan, records, plan.delta()).upper, 3);
-}
-
 }  // namespace
 
 ExitCode train(const Runtime& runtime, const TrainConfig& config, const ModelFactory& make_model) {
@@ -82,6 +82,7 @@ ExitCode train(const Runtime& runtime, const TrainConfig& config, const ModelFac
   const bool speaks = runtime.rank() == 0;
   at::set_num_threads(threads_of(config, runtime));
 
+  const SignalWatch signals;
   RunInputs inputs;
   Shard shard;
   std::optional<PrivacyPlan> planned;
@@ -92,14 +93,24 @@ ExitCode train(const Runtime& runtime, const TrainConfig& config, const ModelFac
   });
   const PrivacyPlan& plan = *planned;
   require_same_model(communicator, inputs.model);
+  if (config.dry_run) {
+    collectively(communicator, [&] {
+      if (speaks) dry_run(config, plan, inputs, engine_kind(config.engine));
+    });
+    return ExitCode::ok;
+  }
   const optim::Sgd optimizer =
       optim::sgd({.lr = config.lr, .momentum = config.momentum, .weight_decay = config.weight_decay});
-  const std::string setup = setup_of(config, inputs.model);
+  const std::string setup = setup_of(config, inputs);
   const TrainingState initial{inputs.model.params, optimizer.init(inputs.model.params), {}};
   auto [state, secret, ledger, end_step] = begin_run(runtime, config, plan, initial, setup);
   const RunKeys keys = make_run_keys(secret);
   RunReports reports(config, plan, speaks);
   log_start(runtime, plan, inputs.model);
+  if (inputs.initial_ledger_head) {
+    log::info("initial parameters from " + config.init_from->string() + ", whose ledger ends in " +
+              *inputs.initial_ledger_head + "; if the same people are in it, analyse both ledgers together");
+  }
 
   StepParts parts{.communicator = communicator,
                   .plan = plan,
@@ -110,16 +121,17 @@ ExitCode train(const Runtime& runtime, const TrainConfig& config, const ModelFac
                   .optimizer = optimizer};
   DataLoader loader(shard, PoissonSampler(shard, plan, keys.sampling),
                     {.first_step = state.step(), .transform = inputs.model.feature_map});
-  const SignalWatch signals;
+  TimeLimit time_limit;
   CheckpointSaver saver(config, secret, setup, speaks);
   Progress progress("step", plan.steps(), speaks && !config.quiet);
   while (state.step() < end_step) {
-    const StepRequest asked{.stop = SignalWatch::stop_asked(),
+    const bool out_of_time = speaks && time_limit.ends_soon(saver.longest_write_s());
+    const StepRequest asked{.stop = SignalWatch::stop_asked() || out_of_time,
                             .checkpoint = SignalWatch::take_checkpoint_asked() || saver.due(state.step() + 1)};
     const auto [statistics, request] = train_step(
         parts, state, [&] { return loader.next(); }, asked);
     reports.step_done(state.step(), ledger.records(), statistics);
-    if (progress.due()) progress.update(state.step(), epsilon_note(plan, ledger.records()));
+    if (progress.due()) progress.update(state.step(), reports.epsilon_note(ledger.records()));
     if (request.stop || request.checkpoint) {
       collectively(communicator, [&, stop = request.stop] {
         saver.save(state, ledger);
@@ -131,7 +143,7 @@ ExitCode train(const Runtime& runtime, const TrainConfig& config, const ModelFac
       return ExitCode::checkpointed;
     }
   }
-  if (speaks) progress.finish(epsilon_note(plan, ledger.records()));
+  if (speaks) progress.finish(reports.epsilon_note(ledger.records()));
 
   std::optional<Evaluation> evaluation;
   if (inputs.eval && (inputs.eval_is_public || config.operator_log)) {

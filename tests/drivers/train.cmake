@@ -31,3 +31,13 @@ target_compile_definitions(script_train_test PRIVATE
 set_tests_properties(script_train_test PROPERTIES
   ENVIRONMENT "${RIPIENO_MPI_TEST_ENVIRONMENT}" PROCESSORS 2 FIXTURES_REQUIRED torchscript_models)
 add_dependencies(script_train_test ripieno-train)
+
+ripieno_add_test(run_options_test
+  SOURCES run_options_test.cpp
+  LINK ripieno_io ripieno_ledger
+  LABELS mpi
+  TIMEOUT 600)
+target_compile_definitions(run_options_test PRIVATE
+  RIPIENO_MPIEXEC="${MPIEXEC_EXECUTABLE}" RIPIENO_MPIEXEC_FLAGS="${mpiexec_flags}")
+set_tests_properties(run_options_test PROPERTIES ENVIRONMENT "${RIPIENO_MPI_TEST_ENVIRONMENT}")
+add_dependencies(run_options_test ripieno-train)

@@ -55,12 +55,22 @@ class RunOwnerTest : public testing::Test {
     if (restarts > 0) ::setenv("SLURM_RESTART_COUNT", std::to_string(restarts).c_str(), 1);
   }
 
-  /// A child that writes to the ledger until it is killed; returns once it owns it.
+  /// A child that holds the ledger until it is killed; returns once it owns it. SIGUSR1 makes it record a step and end,
+  /// with status 0 when the record is confirmed and 4 when it is refused.
   pid_t child_that_owns() const {
     const pid_t child = ::fork();
     if (child == 0) {
-      const LedgerWriter writer = LedgerWriter::create(path_, plan(), start('a'));
-      while (true) ::pause();
+      static volatile std::sig_atomic_t asked = 0;
+      std::signal(SIGUSR1, [](int) { asked = 1; });
+      LedgerWriter writer = LedgerWriter::create(path_, plan(), start('a'));
+      while (asked == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      try {
+        writer.begin(0);
+        writer.wait(0);
+      } catch (const PrivacyError& e) {
+        ::_exit(static_cast<int>(e.code()));
+      }
+      ::_exit(0);
     }
     while (!read_owner(path_) || ledger::read(path_).segments.empty()) {
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
@@ -179,6 +189,34 @@ TEST_F(RunOwnerTest, ARequeuedJobWaitsForItsPredecessorToEnd) {
   killer.join();
   EXPECT_EQ(writer.segment(), 2);
   EXPECT_EQ(read_owner(path_)->restart_count, 1);
+}
+
+TEST_F(RunOwnerTest, Invariant_P4_AnOrphanOfALostNodeCanRecordNothingMore) {
+  set_job("88", 0);
+  const pid_t orphan = child_that_owns();
+  set_job("88", 1);
+  LedgerWriter writer = LedgerWriter::append_segment(path_, plan(), start('b'));
+  ::kill(orphan, SIGUSR1);
+  int status = 0;
+  ::waitpid(orphan, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), static_cast<int>(ExitCode::privacy));
+  writer.begin(0);
+  EXPECT_NO_THROW(writer.wait(0));
+  const ledger::Ledger book = ledger::read(path_);
+  ASSERT_EQ(book.segments.size(), 2U);
+  EXPECT_EQ(book.segments[0].records, 0);
+  EXPECT_EQ(book.segments[1].records, 1);
+}
+
+TEST_F(RunOwnerTest, Invariant_P2_ARecordIsNotConfirmedOnceAnotherProcessOwnsTheRun) {
+  LedgerWriter writer = LedgerWriter::create(path_, plan(), start('a'));
+  writer.begin(0);
+  EXPECT_NO_THROW(writer.wait(0));
+  OwnerRecord successor = this_process();
+  successor.host = "elsewhere";
+  const RunOwner owner(path_, successor);
+  writer.begin(1);
+  EXPECT_THROW(writer.wait(1), PrivacyError);
 }
 
 }  // namespace
