@@ -7,6 +7,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <mutex>
@@ -28,8 +29,8 @@ namespace {
 /// An open file descriptor.
 class Descriptor {
  public:
-  Descriptor(const std::filesystem::path& path, int flags, mode_t mode = 0)
-      : fd_(::open(path.c_str(), flags | O_CLOEXEC, mode)) {}
+  explicit Descriptor(int fd) : fd_(fd) {}
+  Descriptor(const std::filesystem::path& path, int flags) : fd_(::open(path.c_str(), flags | O_CLOEXEC)) {}
   Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   Descriptor& operator=(Descriptor&& other) noexcept {
     std::swap(fd_, other.fd_);
@@ -45,20 +46,46 @@ class Descriptor {
   int fd_;
 };
 
+/// Removes a file at its end.
+class Removal {
+ public:
+  explicit Removal(const std::string& path) : path_(path) {}
+  Removal(const Removal&) = delete;
+  Removal& operator=(const Removal&) = delete;
+  ~Removal() { ::unlink(path_.c_str()); }
+
+ private:
+  const std::string& path_;
+};
+
+void write_all(int fd, const std::string& text, const std::filesystem::path& path) {
+  std::size_t written = 0;
+  while (written < text.size()) {
+    const ssize_t n = ::write(fd, text.data() + written, text.size() - written);
+    if (n <= 0) fail_errno("cannot write to " + path.string());
+    written += static_cast<std::size_t>(n);
+  }
+}
+
 /// The file, appended to and synced; knows where the chain stands.
 class LedgerFile {
  public:
   LedgerFile(std::filesystem::path path, Descriptor fd, std::int64_t length)
       : path_(std::move(path)), fd_(std::move(fd)), length_(length), owner_(claim()) {}
 
-  static LedgerFile create(const std::filesystem::path& path) {
-    Descriptor fd(path, O_WRONLY | O_APPEND | O_CREAT | O_EXCL, 0644);
-    if (!fd.is_open() && errno == EEXIST) {
-      throw PrivacyError("there is a ledger at " + path.string(), "a new run would hide what it has spent",
-                         "resume that run or choose another folder");
-    }
+  /// The file gets its name once `text` is in it: a crash leaves a ledger that can be resumed, or none.
+  static LedgerFile create(const std::filesystem::path& path, const std::string& text) {
+    std::string unnamed = path.string() + ".XXXXXX";
+    Descriptor fd(::mkostemp(unnamed.data(), O_APPEND | O_CLOEXEC));
     if (!fd.is_open()) fail_errno("cannot create " + path.string());
-    return {path, std::move(fd), 0};
+    const Removal removal(unnamed);
+    write_all(fd.get(), text, unnamed);
+    if (::fchmod(fd.get(), 0644) != 0 || ::fsync(fd.get()) != 0) fail_errno("cannot sync " + unnamed);
+    if (::link(unnamed.c_str(), path.c_str()) == 0)
+      return {path, std::move(fd), static_cast<std::int64_t>(text.size())};
+    if (errno != EEXIST) fail_errno("cannot create " + path.string());
+    throw PrivacyError("there is a ledger at " + path.string(), "a new run would hide what it has spent",
+                       "resume that run or choose another folder");
   }
 
   /// Only once the file is locked does it make sense to look where it ends: `expect` says where.
@@ -72,12 +99,7 @@ class LedgerFile {
   /// Appends and syncs, whole or not at all as far as the caller may believe.
   void append(const std::string& text) {
     check_ours();
-    std::size_t written = 0;
-    while (written < text.size()) {
-      const ssize_t n = ::write(fd_.get(), text.data() + written, text.size() - written);
-      if (n <= 0) fail_errno("cannot write to " + path_.string());
-      written += static_cast<std::size_t>(n);
-    }
+    write_all(fd_.get(), text, path_);
     if (::fdatasync(fd_.get()) != 0) fail_errno("cannot sync " + path_.string());
     // Who takes the run over says so first and reads the ledger then: this record either was there to be read, or does
     // not count as written.
@@ -349,8 +371,7 @@ LedgerWriter LedgerWriter::create(const std::filesystem::path& path, const Priva
   const std::string segment = ledger::segment_text(segment_header(1, plan, start, 0));
   const ledger::ChainHash header_hash = ledger::chain_hash({}, header);
   const ledger::ChainHash head = ledger::chain_hash(header_hash, segment);
-  LedgerFile file = LedgerFile::create(path);
-  file.append(ledger::seal_line(header, header_hash) + ledger::seal_line(segment, head));
+  LedgerFile file = LedgerFile::create(path, ledger::seal_line(header, header_hash) + ledger::seal_line(segment, head));
   file.sync_name();
   return LedgerWriter(std::make_unique<Impl>(
       std::move(file),

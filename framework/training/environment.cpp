@@ -8,12 +8,15 @@
 namespace ripieno {
 namespace {
 
-constexpr std::array<std::string_view, 12> k_names{
+constexpr std::array<std::string_view, 11> k_names{
     "CUDA_VISIBLE_DEVICES=", "GLOO_", "NCCL_",         "OMPI_MCA_",           "OMP_",           "MALLOC_",
-    "SLURM_JOB_ID=",         "UCX_",  "SLURM_NNODES=", "SLURM_RESTART_COUNT", "SLURM_JOB_END_", "PMIX_MCA_",
+    "SLURM_JOB_ID=",         "UCX_",  "SLURM_NNODES=", "SLURM_RESTART_COUNT", "SLURM_JOB_END_",
 };
-/// Set by the launcher for each process; nobody chose them.
-constexpr std::array<std::string_view, 3> k_noise{"OMPI_MCA_ess", "OMPI_MCA_orte", "OMPI_MCA_pmix"};
+/// Set by mpirun for each process; nobody chose them.
+constexpr std::array<std::string_view, 8> k_noise{
+    "OMPI_MCA_ess",   "OMPI_MCA_orte", "OMPI_MCA_pmix",   "OMPI_MCA_initial_wdir",
+    "OMPI_MCA_shmem", "OMPI_MCA_plm=", "OMPI_MCA_routed", "OMPI_MCA_mpi_oversubscribe",
+};
 
 }  // namespace
 

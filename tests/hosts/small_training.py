@@ -8,6 +8,8 @@ import random
 import struct
 import subprocess
 
+import hosts
+
 BIN = pathlib.Path(os.environ.get("RIPIENO_BIN_DIR", pathlib.Path(__file__).resolve().parents[2] / "build/cpu/bin"))
 TRAIN = BIN / "ripieno-train"
 EXAMPLES = 400
@@ -39,6 +41,11 @@ def train_command(data, out, **changes):
     for name, value in options.items():
         command += [f"--{name}"] if value is None else [f"--{name}", str(value)]
     return command
+
+
+def ranks_on(network, host):
+    """Process ids of the ranks on one host of a network (hosts.py), as seen from here."""
+    return [pid for pid in network.processes(host, str(TRAIN)) if hosts.command_line(pid).startswith(str(TRAIN))]
 
 
 def result(out):
