@@ -1,2 +1,2 @@
-add_executable(ripieno-dataset dataset.cpp)
-target_link_libraries(ripieno-dataset PRIVATE ripieno_settings ripieno_cli ripieno_io)
+add_executable(ripieno-dataset dataset.cpp dataset_import.cpp dataset_show.cpp dataset_transform.cpp dataset_progress.cpp)
+target_link_libraries(ripieno-dataset PRIVATE ripieno_settings ripieno_cli ripieno_io ripieno_feature_kernels)

@@ -70,6 +70,12 @@ RowConverter::RowConverter(DType dtype, Normalisation normalisation, std::size_t
     case DType::i64:
       run_ = convert_run<std::int64_t>;
       break;
+    case DType::u32:
+      run_ = convert_run<std::uint32_t>;
+      break;
+    case DType::u64:
+      run_ = convert_run<std::uint64_t>;
+      break;
   }
 }
 

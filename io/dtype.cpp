@@ -13,8 +13,10 @@ std::size_t item_size(DType dtype) noexcept {
       return 2;
     case DType::f32:
     case DType::i32:
+    case DType::u32:
       return 4;
     case DType::i64:
+    case DType::u64:
       break;
   }
   return 8;
@@ -32,6 +34,10 @@ std::string_view dtype_name(DType dtype) noexcept {
       return "f32";
     case DType::i32:
       return "i32";
+    case DType::u32:
+      return "u32";
+    case DType::u64:
+      return "u64";
     case DType::i64:
       break;
   }

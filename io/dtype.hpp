@@ -5,12 +5,12 @@
 
 namespace ripieno::io {
 
-/// Element types that a shard may hold, little-endian on disk.
-enum class DType { u8, i8, f16, f32, i32, i64 };
+/// Element types that a shard may hold, little-endian on disk. Checksums are u32, ids u64; examples and labels neither.
+enum class DType { u8, i8, f16, f32, i32, i64, u32, u64 };
 
 /// Bytes of one element.
 [[nodiscard]] std::size_t item_size(DType dtype) noexcept;
-/// "u8", "i8", "f16", "f32", "i32", "i64".
+/// "u8", "i8", "f16", "f32", "i32", "i64", "u32", "u64".
 [[nodiscard]] std::string_view dtype_name(DType dtype) noexcept;
 [[nodiscard]] constexpr bool is_floating(DType dtype) noexcept { return dtype == DType::f16 || dtype == DType::f32; }
 

@@ -56,6 +56,19 @@ bool raise_file_limit() {
   return ::setrlimit(RLIMIT_NOFILE, &limit) == 0;
 }
 
+[[noreturn]] void throw_changed(const fs::path& path, const std::string& how) {
+  throw DataError(path.string() + " changed while in use", how,
+                  "leave the files of a dataset alone while it is in use");
+}
+
+void check_same_state(const fs::path& path, const FileIdentity& now, const FileIdentity& before) {
+  if (!now.same_file(before)) throw_changed(path, "another file has taken its place");
+  if (now.bytes != before.bytes) {
+    throw_changed(path, std::to_string(now.bytes) + " bytes, at the start " + std::to_string(before.bytes));
+  }
+  if (now != before) throw_changed(path, "its modification time is another");
+}
+
 }  // namespace
 
 UniqueFd::~UniqueFd() {
@@ -78,23 +91,16 @@ OpenFile open_regular_file(const fs::path& path) {
 }
 
 void check_unchanged(const fs::path& path, int fd, const FileIdentity& identity) {
-  const std::string advice = "leave the files of a dataset alone while it is in use";
   struct stat held {};
-  struct stat named {};
-  if (::stat(path.c_str(), &named) != 0) {
-    throw DataError(path.string() + " changed while in use", reason(errno), advice);
-  }
-  if (!identity.same_file(identity_of(named))) {
-    throw DataError(path.string() + " changed while in use", "another file has taken its place", advice);
-  }
   if (::fstat(fd, &held) != 0) throw DataError(path.string() + " cannot be examined", reason(errno));
-  if (held.st_size != identity.bytes) {
-    throw DataError(path.string() + " changed while in use",
-                    std::to_string(held.st_size) + " bytes, at the start " + std::to_string(identity.bytes), advice);
-  }
-  if (identity_of(held) != identity) {
-    throw DataError(path.string() + " changed while in use", "its modification time is another", advice);
-  }
+  check_unchanged(path, identity);
+  check_same_state(path, identity_of(held), identity);
+}
+
+void check_unchanged(const fs::path& path, const FileIdentity& identity) {
+  struct stat named {};
+  if (::stat(path.c_str(), &named) != 0) throw_changed(path, reason(errno));
+  check_same_state(path, identity_of(named), identity);
 }
 
 void read_at(int fd, std::uint64_t offset, std::span<std::byte> out, const fs::path& path) {

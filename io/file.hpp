@@ -54,6 +54,8 @@ struct OpenFile {
 [[nodiscard]] OpenFile open_regular_file(const std::filesystem::path& path);
 /// DataError unless `path` still names the file that `fd` holds, in the state `identity`.
 void check_unchanged(const std::filesystem::path& path, int fd, const FileIdentity& identity);
+/// The same for a file that is not held open.
+void check_unchanged(const std::filesystem::path& path, const FileIdentity& identity);
 /// Fills `out` from `offset`. DataError when the file ends before.
 void read_at(int fd, std::uint64_t offset, std::span<std::byte> out, const std::filesystem::path& path);
 

@@ -48,6 +48,10 @@ Type stored_type(DType dtype) {
       return Type(H5Tcopy(H5T_STD_I32LE));
     case DType::i64:
       return Type(H5Tcopy(H5T_STD_I64LE));
+    case DType::u32:
+      return Type(H5Tcopy(H5T_STD_U32LE));
+    case DType::u64:
+      return Type(H5Tcopy(H5T_STD_U64LE));
     case DType::f16:
       break;
   }

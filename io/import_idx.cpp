@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <ripieno/accounting/base/error.hpp>
 #include <ripieno/io/idx.hpp>
@@ -8,8 +9,6 @@ namespace ripieno::io {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::size_t k_block_bytes = 4 << 20;
 
 template <class T>
 void widen(std::span<const std::byte> bytes, std::span<std::int64_t> out) {
@@ -44,50 +43,43 @@ std::vector<std::int64_t> read_labels(const fs::path& path) {
   return labels;
 }
 
-// An import whose data are all written, but not yet in place.
-class PreparedImport {
+class IdxSource final : public ExampleSource {
  public:
-  explicit PreparedImport(const IdxImport& import)
-      : images_(import.images), labels_(read_labels(import.labels)), writer_(import.out, complete(import)) {}
-
-  [[nodiscard]] std::int64_t num_examples() const noexcept { return images_.shape()[0]; }
-
-  // on_rows(n): n more examples are written.
-  template <class OnRows>
-  void write(OnRows on_rows) {
-    const std::size_t rows_a_block = std::max<std::size_t>(1, k_block_bytes / images_.row_bytes());
-    std::vector<std::byte> block;
-    for (std::size_t done = 0; done < labels_.size();) {
-      const std::size_t rows = std::min(rows_a_block, labels_.size() - done);
-      block.resize(rows * images_.row_bytes());
-      images_.read(block);
-      writer_.append(block, std::span(labels_).subspan(done, rows));
-      done += rows;
-      on_rows(static_cast<std::int64_t>(rows));
-    }
-    images_.expect_end();
+  IdxSource(fs::path images, fs::path labels)
+      : paths_{std::move(images), std::move(labels)}, images_(paths_[0]), labels_(read_labels(paths_[1])) {
+    if (std::cmp_equal(labels_.size(), images_.shape()[0])) return;
+    throw DataError(paths_[0].string() + " and " + paths_[1].string() + " differ in length",
+                    std::to_string(images_.shape()[0]) + " images and " + std::to_string(labels_.size()) + " labels");
   }
 
-  fs::path finish() { return writer_.finish(); }
-
- private:
-  [[nodiscard]] DatasetSpec complete(const IdxImport& import) const {
-    if (std::cmp_not_equal(labels_.size(), num_examples())) {
-      throw DataError(import.images.string() + " and " + import.labels.string() + " differ in length",
-                      std::to_string(num_examples()) + " images and " + std::to_string(labels_.size()) + " labels");
-    }
-    DatasetSpec spec = import.spec;
-    spec.num_examples = num_examples();
+  void describe(DatasetSpec& spec) const override {
+    spec.num_examples = images_.shape()[0];
     spec.dtype = images_.dtype();
     spec.example_shape.assign(images_.shape().begin() + 1, images_.shape().end());
     spec.normalisation = {.scale = spec.dtype == DType::u8 ? 1.0F / 255.0F : 1.0F, .mean = {}, .std = {}};
     if (spec.num_classes == 0) spec.num_classes = *std::max_element(labels_.begin(), labels_.end()) + 1;
-    return spec;
+  }
+  [[nodiscard]] std::vector<std::string> fingerprint() const override {
+    return {"idx", file_fingerprint(paths_[0]), file_fingerprint(paths_[1])};
   }
 
+  void read(std::int64_t count, ExampleBlock& block) override {
+    const auto rows = static_cast<std::size_t>(count);
+    const std::size_t before = block.x.size();
+    block.x.resize(before + rows * images_.row_bytes());
+    images_.read(std::span(block.x).subspan(before));
+    const auto labels = std::as_bytes(std::span(labels_).subspan(done_, rows));
+    block.y.insert(block.y.end(), labels.begin(), labels.end());
+    block.count += count;
+    done_ += rows;
+  }
+  void expect_end() override { images_.expect_end(); }
+
+ private:
+  std::array<fs::path, 2> paths_;
   IdxReader images_;
   std::vector<std::int64_t> labels_;
-  DatasetWriter writer_;
+  std::size_t done_ = 0;
 };
 
 fs::path find_idx(const fs::path& folder, const std::string& name) {
@@ -99,9 +91,10 @@ fs::path find_idx(const fs::path& folder, const std::string& name) {
                   "give the folder of the four Fashion-MNIST files with --from");
 }
 
-IdxImport fashion_mnist_split(const FashionMnistImport& import, const std::string& split, const std::string& prefix,
-                              PrivacyUnit unit) {
-  DatasetSpec spec;
+Import fashion_mnist_split(const FashionMnistImport& import, const std::string& split, const std::string& prefix,
+                           PrivacyUnit unit) {
+  ImportTarget target{.out = import.out, .spec = {}, .force = import.force};
+  DatasetSpec& spec = target.spec;
   spec.name = split;
   spec.dataset_name = "fashion-mnist";
   spec.split = split;
@@ -111,35 +104,27 @@ IdxImport fashion_mnist_split(const FashionMnistImport& import, const std::strin
   spec.num_classes = 10;
   spec.class_names = {"T-shirt/top", "Trouser", "Pullover", "Dress", "Coat",
                       "Sandal",      "Shirt",   "Sneaker",  "Bag",   "Ankle boot"};
-  return {.images = find_idx(import.from, prefix + "-images-idx3-ubyte"),
-          .labels = find_idx(import.from, prefix + "-labels-idx1-ubyte"),
-          .out = import.out,
-          .spec = std::move(spec)};
+  const fs::path images = find_idx(import.from, prefix + "-images-idx3-ubyte");
+  const fs::path labels = find_idx(import.from, prefix + "-labels-idx1-ubyte");
+  return {open_idx(images, labels), target};
 }
 
 }  // namespace
 
-fs::path import_idx(const IdxImport& import, const ImportProgress& progress) {
-  PreparedImport prepared(import);
-  std::int64_t done = 0;
-  prepared.write([&](std::int64_t rows) {
-    done += rows;
-    if (progress) progress(done, prepared.num_examples());
-  });
-  return prepared.finish();
+std::unique_ptr<ExampleSource> open_idx(const fs::path& images, const fs::path& labels) {
+  return std::make_unique<IdxSource>(images, labels);
 }
 
 std::vector<fs::path> import_fashion_mnist(const FashionMnistImport& import, const ImportProgress& progress) {
-  PreparedImport train(fashion_mnist_split(import, "train", "train", PrivacyUnit::example));
-  PreparedImport test(fashion_mnist_split(import, "test", "t10k", PrivacyUnit::public_data));
+  Import train = fashion_mnist_split(import, "train", "train", PrivacyUnit::example);
+  Import test = fashion_mnist_split(import, "test", "t10k", PrivacyUnit::public_data);
   const std::int64_t total = train.num_examples() + test.num_examples();
-  std::int64_t done = 0;
-  const auto on_rows = [&](std::int64_t rows) {
-    done += rows;
+  train.write([&](std::int64_t done, std::int64_t) {
     if (progress) progress(done, total);
-  };
-  train.write(on_rows);
-  test.write(on_rows);
+  });
+  test.write([&](std::int64_t done, std::int64_t) {
+    if (progress) progress(train.num_examples() + done, total);
+  });
   return {train.finish(), test.finish()};
 }
 

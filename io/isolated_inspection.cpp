@@ -1,8 +1,5 @@
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,6 +10,7 @@
 #include <optional>
 #include <ripieno/accounting/base/error.hpp>
 #include <ripieno/accounting/base/json.hpp>
+#include <ripieno/io/child_process.hpp>
 #include <ripieno/io/hdf5_handle_internal.hpp>
 #include <ripieno/io/isolated_inspection.hpp>
 #include <system_error>
@@ -47,7 +45,7 @@ StoredArray decode_array(const Json& json) {
 template <class Info, class Field>
 void for_each_text(Info& info, Field field) {
   for (auto* text : {&info.dataset_name, &info.dataset_id, &info.split, &info.shard_uuid, &info.content_sha256,
-                     &info.provenance, &info.created}) {
+                     &info.provenance, &info.created, &info.import_source, &info.tokenizer, &info.tokenizer_sha256}) {
     field(*text);
   }
 }
@@ -56,14 +54,16 @@ template <class Info, class Field>
 void for_each_number(Info& info, Field field) {
   for (auto* number :
        {&info.shard_index, &info.shard_count, &info.num_examples, &info.example_offset, &info.num_classes,
-        &info.vocab_size, &info.identity.bytes, &info.identity.modified_s, &info.identity.modified_ns}) {
+        &info.vocab_size, &info.pad_id, &info.identity.bytes, &info.identity.modified_s, &info.identity.modified_ns}) {
     field(*number);
   }
 }
 
 template <class Info, class Field>
 void for_each_array(Info& info, Field field) {
-  for (auto* array : {&info.x, &info.y, &info.sequence_values, &info.sequence_offsets}) field(*array);
+  for (auto* array : {&info.x, &info.y, &info.sequence_values, &info.sequence_offsets, &info.crc32c, &info.id}) {
+    field(*array);
+  }
 }
 
 Json encode(const ShardInfo& info) {
@@ -128,22 +128,10 @@ void send(int fd, const Json& message) {
   write_all(fd, bytes.data(), bytes.size());
 }
 
-void limit_this_process() {
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  const rlimit no_core{0, 0};
-  ::setrlimit(RLIMIT_CORE, &no_core);
-  // A crash prints from inside the C library; the parent says it better.
-  const int nowhere = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
-  if (nowhere >= 0) ::dup2(nowhere, STDERR_FILENO);
-  // Handlers of the parent (MPI prints a stack trace) have no business here.
-  for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGPROF, SIGPIPE}) std::signal(signal, SIG_DFL);
-}
-
 [[noreturn]] void serve(std::span<const fs::path> paths, int fd) noexcept {
-  limit_this_process();
+  confine_child();
   for (const fs::path& path : paths) {
-    const itimerval limit{.it_interval = {}, .it_value = {.tv_sec = k_cpu_limit_s, .tv_usec = 0}};
-    ::setitimer(ITIMER_PROF, &limit, nullptr);
+    limit_cpu_time(k_cpu_limit_s);  // for each file anew
     try {
       send(fd, {{"shard", encode(inspect_shard(path))}});
     } catch (const DataError& error) {

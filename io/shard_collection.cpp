@@ -57,6 +57,8 @@ void check_alike(const ShardInfo& first, const ShardInfo& shard) {
   require(types_of(first) == types_of(shard), "their datasets", types_of(first), types_of(shard));
   require(first.example_shape() == shard.example_shape(), "the shape of an example",
           format_shape(first.example_shape()), format_shape(shard.example_shape()));
+  require(first.label_shape() == shard.label_shape(), "the shape of a label", format_shape(first.label_shape()),
+          format_shape(shard.label_shape()));
   require(first.normalisation == shard.normalisation, "the normalisation", "one", "another");
   require(first.num_classes == shard.num_classes, "num_classes", std::to_string(first.num_classes),
           std::to_string(shard.num_classes));
@@ -64,6 +66,9 @@ void check_alike(const ShardInfo& first, const ShardInfo& shard) {
   require(first.ignore_index == shard.ignore_index, "ignore_index", "one", "another");
   require(first.vocab_size == shard.vocab_size, "vocab_size", std::to_string(first.vocab_size),
           std::to_string(shard.vocab_size));
+  require(first.pad_id == shard.pad_id, "pad_id", std::to_string(first.pad_id), std::to_string(shard.pad_id));
+  require(first.tokenizer == shard.tokenizer && first.tokenizer_sha256 == shard.tokenizer_sha256, "the tokenizer",
+          "'" + first.tokenizer + "'", "'" + shard.tokenizer + "', or another version");
   require(first.privacy_unit == shard.privacy_unit, "privacy_unit", std::string(privacy_unit_name(first.privacy_unit)),
           std::string(privacy_unit_name(shard.privacy_unit)));
 }

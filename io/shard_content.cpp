@@ -1,8 +1,10 @@
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <ripieno/accounting/base/error.hpp>
 #include <ripieno/accounting/base/sha256.hpp>
 #include <ripieno/accounting/base/text.hpp>
+#include <ripieno/io/crc32c.hpp>
 #include <ripieno/io/shard_content.hpp>
 #include <ripieno/io/value_checks.hpp>
 #include <vector>
@@ -22,9 +24,11 @@ class ContentVerifier {
   void run() {
     // Checksums first: a value that is wrong because of damage is reported as damage.
     for (const StoredArray* array : shard_.arrays()) check_digest(*array);
-    if (shard_.x && is_floating(shard_.x->dtype)) check_finite(*shard_.x);
-    if (shard_.y) check_labels(*shard_.y);
+    if (shard_.x) check_values(*shard_.x);
+    if (shard_.y) check_values(*shard_.y);
+    if (shard_.y && !is_floating(shard_.y->dtype)) check_labels(*shard_.y);
     if (shard_.sequence_offsets) check_sequences();
+    if (shard_.crc32c) check_example_checksums();
   }
 
  private:
@@ -58,11 +62,23 @@ class ContentVerifier {
     }
   }
 
-  void check_finite(const StoredArray& x) {
-    const std::int64_t row = std::max<std::int64_t>(1, *count_elements(shard_.example_shape()));
-    for_each_block(x, [&](std::span<const std::byte> block, std::int64_t first) {
-      if (const auto at = find_non_finite(block, x.dtype)) {
-        fail(x, "example " + std::to_string((first + *at) / row) + " is not finite", "NaN or infinity");
+  // Elements of one example.
+  static std::int64_t row_of(const StoredArray& array) {
+    return std::max<std::int64_t>(1, *count_elements({array.shape.begin() + 1, array.shape.end()}));
+  }
+
+  void check_values(const StoredArray& array) {
+    const LabelRange tokens{array.name == "x" ? shard_.vocab_size : 0, std::nullopt};
+    for_each_block(array, [&](std::span<const std::byte> block, std::int64_t first) {
+      if (is_floating(array.dtype)) {
+        if (const auto at = find_non_finite(block, array.dtype)) {
+          fail(array, "example " + std::to_string((first + *at) / row_of(array)) + " is not finite", "NaN or infinity");
+        }
+      } else if (tokens.known()) {
+        if (const auto at = find_outside(block, array.dtype, tokens)) {
+          fail(array, "example " + std::to_string((first + *at) / row_of(array)) + " has a token out of range",
+               "outside [0, " + std::to_string(tokens.num_classes) + ")");
+        }
       }
     });
   }
@@ -72,7 +88,7 @@ class ContentVerifier {
     if (!range.known()) return;
     for_each_block(y, [&](std::span<const std::byte> block, std::int64_t first) {
       if (const auto at = find_outside(block, y.dtype, range)) {
-        fail(y, "example " + std::to_string(first + *at) + " has a label out of range",
+        fail(y, "example " + std::to_string((first + *at) / row_of(y)) + " has a label out of range",
              "outside [0, " + std::to_string(range.num_classes) + ")");
       }
     });
@@ -100,13 +116,47 @@ class ContentVerifier {
 
   void check_tokens(const StoredArray& values) {
     const LabelRange range{shard_.vocab_size, std::nullopt};
-    if (is_floating(values.dtype) || !range.known()) return;
     for_each_block(values, [&](std::span<const std::byte> block, std::int64_t first) {
-      if (const auto at = find_outside(block, values.dtype, range)) {
+      if (is_floating(values.dtype)) {
+        if (const auto at = find_non_finite(block, values.dtype)) {
+          fail(values, "example " + std::to_string(sequence_of(first + *at)) + " is not finite", "NaN or infinity");
+        }
+      } else if (const auto at = find_outside(block, values.dtype, range)) {
         fail(values, "example " + std::to_string(sequence_of(first + *at)) + " has a token out of range",
              "outside [0, " + std::to_string(range.num_classes) + ")");
       }
     });
+  }
+
+  // Found wanting only where someone wrote other checksums than the data have: damage was noticed before.
+  void check_example_checksums() {
+    const StoredArray& sums = *shard_.crc32c;
+    std::vector<std::byte> row;
+    for (std::int64_t example = 0; example < shard_.num_examples; ++example) {
+      const auto index = static_cast<std::uint64_t>(example);
+      const auto [offset, bytes] = place_of(index);
+      row.resize(bytes);
+      read_at(file_.fd.get(), offset, row, shard_.path);
+      std::uint32_t stated = 0;
+      read_at(file_.fd.get(), sums.offset + index * sizeof stated, std::as_writable_bytes(std::span(&stated, 1)),
+              shard_.path);
+      if (stated != crc32c(row)) {
+        fail(sums, "does not belong to example " + std::to_string(example), "its bytes have another checksum");
+      }
+    }
+  }
+
+  // Where the bytes of one example lie in the file.
+  [[nodiscard]] std::pair<std::uint64_t, std::size_t> place_of(std::uint64_t example) const {
+    if (shard_.x) {
+      const std::uint64_t bytes = shard_.x->bytes / static_cast<std::uint64_t>(shard_.num_examples);
+      return {shard_.x->offset + example * bytes, bytes};
+    }
+    std::array<std::uint64_t, 2> ends{};
+    read_at(file_.fd.get(), shard_.sequence_offsets->offset + example * sizeof(std::uint64_t),
+            std::as_writable_bytes(std::span(ends)), shard_.path);
+    const std::size_t width = item_size(shard_.sequence_values->dtype);
+    return {shard_.sequence_values->offset + ends[0] * width, (ends[1] - ends[0]) * width};
   }
 
   // Example whose sequence holds value `position`; the offsets are known to ascend from 0. Uses its own buffer: it is

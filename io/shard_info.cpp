@@ -137,6 +137,9 @@ class Inspector {
       check_normalisation();
     }
     if (info_.y) check_labels_type();
+    if (has_member("id")) info_.id = read_array("id");
+    if (has_member("x_crc32c")) info_.crc32c = read_array("x_crc32c");
+    check_companion_types();
   }
 
   StoredArray read_array(const std::string& name) {
@@ -149,6 +152,12 @@ class Inspector {
   void read_array_attributes(hid_t dataset, StoredArray& array) {
     const AttributeReader attributes(dataset, info_.path.string() + ": dataset '" + array.name + "'");
     array.sha256 = attributes.text("sha256").value_or("");
+    if (array.name == "x" || array.name == "x_values") {
+      info_.vocab_size = attributes.integer("vocab_size").value_or(0);
+      info_.pad_id = attributes.integer("pad_id").value_or(0);
+      info_.tokenizer = attributes.text("tokenizer").value_or("");
+      info_.tokenizer_sha256 = attributes.text("tokenizer_sha256").value_or("");
+    }
     if (array.name == "x") {
       const std::vector<float> scale = attributes.numbers("norm_scale");
       if (scale.size() > 1) fail("norm_scale of 'x' has several entries", "one is expected");
@@ -159,12 +168,14 @@ class Inspector {
       info_.num_classes = attributes.integer("num_classes").value_or(0);
       info_.class_names = attributes.texts("class_names");
       info_.ignore_index = attributes.integer("ignore_index");
-    } else if (array.name == "x_values") {
-      info_.vocab_size = attributes.integer("vocab_size").value_or(0);
     }
   }
 
   void check_normalisation() const {
+    if (info_.x->dtype == DType::u32 || info_.x->dtype == DType::u64) {
+      fail("dataset 'x' is of unsigned " + std::to_string(8 * item_size(info_.x->dtype)) + "-bit integers",
+           "u8, i8, f16, f32, i32 and i64, little-endian, are read", k_convert);
+    }
     const Normalisation& norm = info_.normalisation;
     const auto finite = [](float value) { return std::isfinite(value); };
     if (norm.mean.size() != norm.std.size()) fail("norm_mean and norm_std of 'x' differ in length", "both or none");
@@ -191,15 +202,29 @@ class Inspector {
 
   void check_labels_type() const {
     const StoredArray& y = *info_.y;
-    if ((y.dtype != DType::i32 && y.dtype != DType::i64) || y.shape.size() != 1) {
+    if (y.dtype != DType::i32 && y.dtype != DType::i64 && y.dtype != DType::f32) {
       fail("dataset 'y' is " + std::string(dtype_name(y.dtype)) + " " + format_shape(y.shape),
-           "one i32 or i64 label an example is expected", k_convert);
+           "labels are i32, i64 or f32", k_convert);
     }
     if (info_.num_classes < 0) fail("num_classes of 'y' is negative", std::to_string(info_.num_classes));
     if (!info_.class_names.empty() && std::cmp_not_equal(info_.class_names.size(), info_.num_classes)) {
       fail("'y' names " + std::to_string(info_.class_names.size()) + " classes",
            "num_classes is " + std::to_string(info_.num_classes));
     }
+  }
+
+  void check_companion_types() const {
+    const auto refuse = [this](const StoredArray& array, const char* expected) {
+      fail("dataset '" + array.name + "' is " + std::string(dtype_name(array.dtype)) + " " + format_shape(array.shape),
+           expected, k_convert);
+    };
+    if (info_.crc32c && (info_.crc32c->dtype != DType::u32 || info_.crc32c->shape.size() != 1)) {
+      refuse(*info_.crc32c, "one u32 an example is expected");
+    }
+    if (!info_.id) return;
+    const bool number = info_.id->dtype == DType::u64 && info_.id->shape.size() == 1;
+    const bool bytes = info_.id->dtype == DType::u8 && info_.id->shape.size() == 2 && info_.id->shape[1] == 16;
+    if (!number && !bytes) refuse(*info_.id, "one u64 or 16 u8 an example are expected");
   }
 
   void read_root(const AttributeReader& root) {
@@ -215,6 +240,7 @@ class Inspector {
     info_.content_sha256 = root.text("content_sha256").value_or("");
     info_.provenance = root.text("provenance").value_or("");
     info_.created = root.text("created").value_or("");
+    info_.import_source = root.text("import_source").value_or("");
     const std::string unit = root.text("privacy_unit").value_or("example");
     try {
       info_.privacy_unit = parse_privacy_unit(unit);
@@ -235,9 +261,10 @@ class Inspector {
     }
     const std::int64_t rows = info_.x ? info_.x->shape[0] : info_.sequence_offsets->shape[0] - 1;
     const char* const rows_of = info_.x ? "x" : "x_offsets";
-    if (info_.y && info_.y->shape[0] != rows) {
-      fail("datasets '" + std::string(rows_of) + "' and 'y' differ in length",
-           std::to_string(rows) + " and " + std::to_string(info_.y->shape[0]) + " examples", k_convert);
+    for (const auto* other : {&info_.y, &info_.id, &info_.crc32c}) {
+      if (!*other || (*other)->shape[0] == rows) continue;
+      fail("datasets '" + std::string(rows_of) + "' and '" + (*other)->name + "' differ in length",
+           std::to_string(rows) + " and " + std::to_string((*other)->shape[0]) + " examples", k_convert);
     }
     if (info_.num_examples != rows) {
       fail("num_examples is " + std::to_string(info_.num_examples),
@@ -268,7 +295,7 @@ class Inspector {
 
 std::vector<const StoredArray*> ShardInfo::arrays() const {
   std::vector<const StoredArray*> all;
-  for (const auto* array : {&x, &sequence_offsets, &sequence_values, &y}) {
+  for (const auto* array : {&id, &x, &crc32c, &sequence_offsets, &sequence_values, &y}) {
     if (array->has_value()) all.push_back(&**array);
   }
   return all;
@@ -276,6 +303,10 @@ std::vector<const StoredArray*> ShardInfo::arrays() const {
 
 std::vector<std::int64_t> ShardInfo::example_shape() const {
   return x ? std::vector<std::int64_t>(x->shape.begin() + 1, x->shape.end()) : std::vector<std::int64_t>{};
+}
+
+std::vector<std::int64_t> ShardInfo::label_shape() const {
+  return y ? std::vector<std::int64_t>(y->shape.begin() + 1, y->shape.end()) : std::vector<std::int64_t>{};
 }
 
 std::string format_shape(const std::vector<std::int64_t>& shape) {

@@ -36,23 +36,30 @@ struct ShardInfo {
   FileIdentity identity;
 
   std::string dataset_name, dataset_id, split, shard_uuid, content_sha256, provenance, created;
+  std::string import_source;  ///< names what an import read, so that one that was cut short can go on; else empty
   PrivacyUnit privacy_unit = PrivacyUnit::example;
   std::int64_t shard_index = 0, shard_count = 1;
   std::int64_t num_examples = 0;
   std::int64_t example_offset = 0;  ///< global id of the first example
 
-  /// Either x and y, or sequence_values and sequence_offsets (data of variable length).
+  /// Either x and y, or sequence_values and sequence_offsets (data of variable length), where y may be missing.
   std::optional<StoredArray> x, y, sequence_values, sequence_offsets;
-  Normalisation normalisation;               ///< of x
-  std::int64_t num_classes = 0;              ///< of y; 0 when unknown
-  std::vector<std::string> class_names;      ///< of y; empty when unknown
+  std::optional<StoredArray> crc32c;     ///< u32 [N]: checksum of each example's bytes of x
+  std::optional<StoredArray> id;         ///< u64 [N] or u8 [N, 16]: a name of each example, or of the person behind it
+  Normalisation normalisation;           ///< of x
+  std::int64_t num_classes = 0;          ///< of y; 0 when unknown
+  std::vector<std::string> class_names;  ///< of y; empty when unknown
   std::optional<std::int64_t> ignore_index;  ///< label that is allowed outside [0, num_classes)
-  std::int64_t vocab_size = 0;               ///< of sequence_values; 0 when unknown
+  std::int64_t vocab_size = 0;               ///< of x or sequence_values; 0 when they are not tokens
+  std::int64_t pad_id = 0;                   ///< token that fills shorter sequences
+  std::string tokenizer, tokenizer_sha256;   ///< what made the tokens; empty when unknown
 
   /// Every dataset there is, in name order.
   [[nodiscard]] std::vector<const StoredArray*> arrays() const;
-  /// Shape of one example of x.
+  /// Shape of one example of x; {} for sequences.
   [[nodiscard]] std::vector<std::int64_t> example_shape() const;
+  /// Shape of the label of one example; {} for one number.
+  [[nodiscard]] std::vector<std::int64_t> label_shape() const;
 };
 
 /// "[32, 28, 28]"

@@ -1,8 +1,11 @@
+#include <fcntl.h>
+#include <sys/file.h>
+
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <ripieno/accounting/base/error.hpp>
 #include <ripieno/accounting/base/text.hpp>
+#include <ripieno/io/crc32c.hpp>
 #include <ripieno/io/hdf5_attributes_internal.hpp>
 #include <ripieno/io/shard_writer_internal.hpp>
 #include <ripieno/io/uuid.hpp>
@@ -13,6 +16,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "elements are written as they lie in memory");
 
 constexpr hsize_t k_alignment = 4096;
+constexpr std::size_t k_copy_bytes = 1 << 20;
 
 hdf5::File create_file(const std::filesystem::path& path) {
   const hdf5::Properties access = hdf5::file_access();
@@ -24,6 +28,12 @@ hdf5::File create_file(const std::filesystem::path& path) {
   return hdf5::File(H5Fcreate(path.c_str(), H5F_ACC_EXCL, creation.get(), access.get()));
 }
 
+std::vector<std::int64_t> with_rows(std::int64_t rows, const std::vector<std::int64_t>& row_shape) {
+  std::vector<std::int64_t> shape{rows};
+  shape.insert(shape.end(), row_shape.begin(), row_shape.end());
+  return shape;
+}
+
 }  // namespace
 
 ShardWriter::ShardWriter(const std::filesystem::path& path, const DatasetSpec& spec, ShardPlace place)
@@ -31,22 +41,30 @@ ShardWriter::ShardWriter(const std::filesystem::path& path, const DatasetSpec& s
   const hdf5::Session session;
   file_ = create_file(path);
   if (!file_) fail();
-  std::vector<std::int64_t> shape{place.num_examples};
-  shape.insert(shape.end(), spec.example_shape.begin(), spec.example_shape.end());
-  x_ = create("x", spec.dtype, std::move(shape));
-  y_ = create("y", DType::i64, {place.num_examples});
+  lock_ = UniqueFd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  ::flock(lock_.get(), LOCK_EX | LOCK_NB);  // file systems without locks do without
+  const std::int64_t rows = place.num_examples;
+  if (spec.ids) id_ = &add_column("id", DType::u64, {rows});
+  if (!spec.sequences) x_ = &add_column("x", spec.dtype, with_rows(rows, spec.example_shape));
+  if (spec.checksums) checksums_ = &add_column("x_crc32c", DType::u32, {rows});
+  if (spec.sequences) {
+    offsets_ = &add_column("x_offsets", DType::i64, {rows + 1});
+    values_ = SpillFile::create(path.has_parent_path() ? path.parent_path() : ".");
+    const std::int64_t zero = 0;
+    write_rows(*offsets_, std::as_bytes(std::span(&zero, 1)), 1);
+  }
+  if (spec.labels) y_ = &add_column("y", spec.label_dtype, with_rows(rows, spec.label_shape));
 }
 
 ShardWriter::~ShardWriter() {
   const hdf5::Session session;
-  x_.dataset = {};
-  y_.dataset = {};
+  columns_.clear();
   file_ = {};
 }
 
 void ShardWriter::fail() const { throw DataError("cannot write " + path_.string(), hdf5::last_error()); }
 
-ShardWriter::Column ShardWriter::create(const char* name, DType dtype, std::vector<std::int64_t> shape) const {
+ShardWriter::Column& ShardWriter::add_column(const char* name, DType dtype, std::vector<std::int64_t> shape) {
   std::vector<hsize_t> dims;
   for (const std::int64_t dim : shape) dims.push_back(static_cast<hsize_t>(dim));
   const hdf5::Space space(H5Screate_simple(static_cast<int>(dims.size()), dims.data(), nullptr));
@@ -60,21 +78,28 @@ ShardWriter::Column ShardWriter::create(const char* name, DType dtype, std::vect
   column.dataset = hdf5::Dataset(H5Dcreate2(file_.get(), name, hdf5::stored_type(dtype).get(), space.get(), H5P_DEFAULT,
                                             creation.get(), H5P_DEFAULT));
   if (!column.dataset) fail();
-  return column;
+  return columns_.emplace_back(std::move(column));
 }
 
-void ShardWriter::append(std::span<const std::byte> x, std::span<const std::int64_t> y) {
+void ShardWriter::append(const Examples& examples) {
   const hdf5::Session session;
-  const auto rows = static_cast<std::int64_t>(y.size());
-  write_rows(x_, x, rows);
-  write_rows(y_, std::as_bytes(y), rows);
-  written_ += rows;
+  if (x_ != nullptr) {
+    write_rows(*x_, examples.x, examples.count);
+  } else {
+    values_.append(examples.x);
+    write_lengths(examples.lengths);
+  }
+  if (checksums_ != nullptr) write_checksums(examples);
+  if (y_ != nullptr) write_rows(*y_, examples.y, examples.count);
+  if (id_ != nullptr) write_rows(*id_, std::as_bytes(examples.ids), examples.count);
+  written_ += examples.count;
 }
 
 void ShardWriter::write_rows(Column& column, std::span<const std::byte> bytes, std::int64_t rows) {
+  if (rows == 0) return;
   std::vector<hsize_t> start(column.array.shape.size(), 0);
   std::vector<hsize_t> count(column.array.shape.begin(), column.array.shape.end());
-  start[0] = static_cast<hsize_t>(written_);
+  start[0] = static_cast<hsize_t>(column.rows);
   count[0] = static_cast<hsize_t>(rows);
   const hdf5::Space stored(H5Dget_space(column.dataset.get()));
   const hdf5::Space memory(H5Screate_simple(static_cast<int>(count.size()), count.data(), nullptr));
@@ -84,18 +109,58 @@ void ShardWriter::write_rows(Column& column, std::span<const std::byte> bytes, s
     fail();
   }
   column.hash.update({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});
+  column.rows += rows;
+}
+
+void ShardWriter::write_lengths(std::span<const std::int64_t> lengths) {
+  std::vector<std::int64_t> ends;
+  for (const std::int64_t length : lengths) ends.push_back(num_values_ += length);
+  write_rows(*offsets_, std::as_bytes(std::span(ends)), static_cast<std::int64_t>(ends.size()));
+}
+
+void ShardWriter::write_checksums(const Examples& examples) {
+  std::vector<std::uint32_t> sums;
+  const std::size_t width = item_size(spec_.dtype);
+  std::size_t done = 0;
+  for (std::int64_t i = 0; i < examples.count; ++i) {
+    const std::size_t bytes = spec_.sequences
+                                  ? static_cast<std::size_t>(examples.lengths[static_cast<std::size_t>(i)]) * width
+                                  : examples.x.size() / static_cast<std::size_t>(examples.count);
+    sums.push_back(crc32c(examples.x.subspan(done, bytes)));
+    done += bytes;
+  }
+  write_rows(*checksums_, std::as_bytes(std::span(sums)), examples.count);
+}
+
+void ShardWriter::write_spilled_values() {
+  Column& column = add_column("x_values", spec_.dtype, {num_values_});
+  std::vector<std::byte> block;
+  for (std::uint64_t done = 0; done < values_.size();) {
+    block.resize(static_cast<std::size_t>(std::min<std::uint64_t>(k_copy_bytes, values_.size() - done)));
+    values_.read(done, block);
+    write_rows(column, block, static_cast<std::int64_t>(block.size() / item_size(spec_.dtype)));
+    done += block.size();
+  }
 }
 
 ManifestEntry ShardWriter::close() {
-  for (Column* column : {&x_, &y_}) column->array.sha256 = to_hex(column->hash.finish());
-  const std::string content = content_digest({&x_.array, &y_.array});
+  const hdf5::Session session;
+  if (spec_.sequences) write_spilled_values();
+  std::vector<const StoredArray*> arrays;
+  for (Column& column : columns_) {
+    column.array.sha256 = to_hex(column.hash.finish());
+    arrays.push_back(&column.array);
+  }
+  std::sort(arrays.begin(), arrays.end(), [](auto* a, auto* b) { return a->name < b->name; });
+  const std::string content = content_digest(arrays);
   const std::string uuid = uuid_of(spec_.dataset_id + "/" + spec_.split + "/" + std::to_string(place_.index) + "/" +
                                    std::to_string(spec_.num_shards));
-  {
-    const hdf5::Session session;
-    write_attributes(content, uuid);
-    if (!x_.dataset.reset() || !y_.dataset.reset() || !file_.reset()) fail();
+  write_root_attributes(content, uuid);
+  for (Column& column : columns_) {
+    write_column_attributes(column);
+    if (!column.dataset.reset()) fail();
   }
+  if (!file_.reset()) fail();
   sync_to_disk(path_);
   return {.path = {},
           .num_examples = place_.num_examples,
@@ -105,7 +170,7 @@ ManifestEntry ShardWriter::close() {
           .content_sha256 = content};
 }
 
-void ShardWriter::write_attributes(const std::string& content_sha256, const std::string& shard_uuid) {
+void ShardWriter::write_root_attributes(const std::string& content_sha256, const std::string& shard_uuid) {
   using hdf5::write_attribute;
   const hid_t root = file_.get();
   write_attribute(root, "format", std::string_view("dpshard"));
@@ -122,18 +187,30 @@ void ShardWriter::write_attributes(const std::string& content_sha256, const std:
   write_attribute(root, "content_sha256", content_sha256);
   write_attribute(root, "created", *spec_.created);
   write_attribute(root, "provenance", spec_.provenance);
+  if (!spec_.import_source.empty()) write_attribute(root, "import_source", spec_.import_source);
+}
 
-  const hid_t x = x_.dataset.get();
-  write_attribute(x, "sha256", x_.array.sha256);
-  write_attribute(x, "norm_scale", std::span(&spec_.normalisation.scale, 1));
-  if (!spec_.normalisation.mean.empty()) {
-    write_attribute(x, "norm_mean", std::span(spec_.normalisation.mean));
-    write_attribute(x, "norm_std", std::span(spec_.normalisation.std));
+void ShardWriter::write_column_attributes(const Column& column) {
+  using hdf5::write_attribute;
+  const hid_t dataset = column.dataset.get();
+  const std::string& name = column.array.name;
+  write_attribute(dataset, "sha256", column.array.sha256);
+  if ((name == "x" || name == "x_values") && spec_.vocab_size > 0) {
+    write_attribute(dataset, "vocab_size", spec_.vocab_size);
+    write_attribute(dataset, "pad_id", spec_.pad_id);
+    write_attribute(dataset, "tokenizer", spec_.tokenizer);
   }
-  const hid_t y = y_.dataset.get();
-  write_attribute(y, "sha256", y_.array.sha256);
-  if (spec_.num_classes > 0) write_attribute(y, "num_classes", spec_.num_classes);
-  if (!spec_.class_names.empty()) write_attribute(y, "class_names", std::span(spec_.class_names));
+  if (name == "x") {
+    write_attribute(dataset, "norm_scale", std::span(&spec_.normalisation.scale, 1));
+    if (!spec_.normalisation.mean.empty()) {
+      write_attribute(dataset, "norm_mean", std::span(spec_.normalisation.mean));
+      write_attribute(dataset, "norm_std", std::span(spec_.normalisation.std));
+    }
+  } else if (name == "y") {
+    if (spec_.num_classes > 0) write_attribute(dataset, "num_classes", spec_.num_classes);
+    if (spec_.ignore_index) write_attribute(dataset, "ignore_index", *spec_.ignore_index);
+    if (!spec_.class_names.empty()) write_attribute(dataset, "class_names", std::span(spec_.class_names));
+  }
 }
 
 }  // namespace ripieno::io

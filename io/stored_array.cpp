@@ -51,7 +51,8 @@ class ArrayInspector {
   [[nodiscard]] DType dtype() const {
     const hdf5::Type type(H5Dget_type(dataset_.get()));
     if (!type) fail_corrupt();
-    for (const DType dtype : {DType::u8, DType::i8, DType::f16, DType::f32, DType::i32, DType::i64}) {
+    for (const DType dtype :
+         {DType::u8, DType::i8, DType::f16, DType::f32, DType::i32, DType::i64, DType::u32, DType::u64}) {
       if (H5Tequal(type.get(), hdf5::stored_type(dtype).get()) > 0) return dtype;
     }
     const bool variable = H5Tget_class(type.get()) == H5T_VLEN || H5Tis_variable_str(type.get()) > 0;

@@ -37,6 +37,8 @@ std::optional<std::int64_t> find_outside(std::span<const std::byte> bytes, DType
       return find<std::int64_t>(bytes, outside);
     case DType::f16:
     case DType::f32:
+    case DType::u32:
+    case DType::u64:
       break;
   }
   return std::nullopt;

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <numeric>
 #include <ripieno/accounting/base/error.hpp>
+#include <ripieno/io/example_ids.hpp>
 #include <ripieno/io/isolated_inspection.hpp>
 #include <ripieno/io/manifest.hpp>
 #include <ripieno/io/shard_collection.hpp>
@@ -94,6 +95,7 @@ std::vector<VerifiedDataset> verify(std::span<const fs::path> paths, const Verif
   std::vector<VerifiedDataset> verified;
   for (const FoundDataset& found : all) {
     for (const ShardInfo& shard : found.shards) verify_content(shard, on_bytes);
+    check_unique_ids(found.shards);
     verified.push_back(summarise(found));
   }
   return verified;

@@ -5,7 +5,11 @@
 #include <sys/wait.h>
 
 #include <chrono>
+#include <optional>
+#include <random>
+#include <ripieno/framework/models/oriented_gradients_kernel.hpp>
 #include <ripieno/io/manifest.hpp>
+#include <ripieno/io/shard_content.hpp>
 #include <ripieno/io/shard_set.hpp>
 #include <thread>
 
@@ -69,7 +73,7 @@ TEST(DatasetDriver, ImportsShowsAndVerifies) {
 
   const Outcome again = run({"import", "fashion-mnist", "--from", k_fashion_mnist, "--out", out});
   EXPECT_EQ(again.code, 3);
-  EXPECT_THAT(again.error, HasSubstr("train.json exists already (an import never overwrites); choose another"));
+  EXPECT_THAT(again.error, HasSubstr("train.json exists already (an import never overwrites unless it is forced to)"));
 }
 
 TEST(DatasetDriver, ImportsAPairOfIdxFiles) {
@@ -113,33 +117,130 @@ TEST(DatasetDriver, WrongUsageEndsWithCodeTwo) {
   EXPECT_THAT(run({"import", "idx", "--imagse", "x"}).error, HasSubstr("--images"));
 }
 
-// Killed at any moment, an import leaves whole datasets or nothing that opens as one.
-TEST(DatasetDriver, AKilledImportLeavesNoHalfDataset) {
-  using Clock = std::chrono::steady_clock;
-  const auto import_to = [](const fs::path& out) {
-    return std::vector<std::string>{"import", "fashion-mnist", "--from", k_fashion_mnist, "--out", out.string()};
+TEST(DatasetDriver, ForceReplacesAWholeDataset) {
+  const TemporaryFolder folder;
+  const auto import = [&](const char* shards, bool force) {
+    std::vector<std::string> arguments{"import", "fashion-mnist",        "--from",   k_fashion_mnist,
+                                       "--out",  folder.path().string(), "--shards", shards};
+    if (force) arguments.emplace_back("--force");
+    return run(arguments);
   };
+  ASSERT_EQ(import("3", false).code, 0);
+  const std::string before = ShardSet::open(folder / "train.json").dataset_id();
+  ASSERT_EQ(import("2", true).code, 0);
+  EXPECT_NE(ShardSet::open(folder / "train.json").dataset_id(), before);
+  EXPECT_FALSE(fs::exists(folder / "train-00000-of-00003.h5"));
+}
+
+std::vector<std::string> content_of(const fs::path& manifest) {
+  std::vector<std::string> hashes;
+  for (const ManifestEntry& entry : read_manifest(manifest).shards) hashes.push_back(*entry.content_sha256);
+  return hashes;
+}
+
+// Whatever has a final name is whole, at any moment; and the same command, started again and again, comes to its end.
+TEST(DatasetDriver, AnImportKilledAtRandomLeavesWholeFilesAndGoesOn) {
+  const auto import_to = [](const fs::path& out) {
+    return std::vector<std::string>{"import", "fashion-mnist", "--from",   k_fashion_mnist,
+                                    "--out",  out.string(),    "--shards", "9"};
+  };
+  const int kills = std::getenv("RIPIENO_FULL") != nullptr ? 200 : 8;
   const TemporaryFolder whole;
-  const auto begin = Clock::now();
+  const auto begin = std::chrono::steady_clock::now();
   ASSERT_EQ(run(import_to(whole / "data")).code, 0);
-  const auto duration = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - begin);
+  const auto duration = std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - begin);
+  std::mt19937_64 random(5);
   int cut_short = 0;
-  for (int i = 1; i <= 3; ++i) {
-    const TemporaryFolder folder;
-    const pid_t child = start(import_to(folder / "data"), folder);
-    std::this_thread::sleep_for(duration * i / 4);
+  std::optional<TemporaryFolder> folder(std::in_place);
+  for (int i = 0; i < kills; ++i) {
+    const pid_t child = start(import_to(*folder / "data"), *folder);
+    std::this_thread::sleep_for(duration * static_cast<std::int64_t>(random() % 800) / 1000);
     ::kill(child, SIGKILL);
-    ::waitpid(child, nullptr, 0);
-    if (!fs::exists(folder / "data")) continue;
-    std::vector<fs::path> manifests = find_manifests(folder / "data");
-    for (const fs::path& manifest : manifests) {
-      EXPECT_NO_THROW(static_cast<void>(ShardSet::open(manifest, {.verify = Verify::full})));
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    if (!fs::exists(*folder / "data")) continue;
+    std::size_t shards = 0;
+    for (const auto& entry : fs::directory_iterator(*folder / "data")) {
+      if (entry.path().filename().string().front() == '.' || entry.path().extension() != ".h5") continue;
+      ++shards;
+      ASSERT_NO_THROW(verify_content(inspect_shard(entry.path()))) << entry.path();
     }
-    if (manifests.size() == 2) continue;
-    ++cut_short;
-    EXPECT_EQ(run({"verify", (folder / "data/train.json").string()}).code, manifests.empty() ? 3 : 0);
+    if (WIFSIGNALED(status) && shards > 0) ++cut_short;
+    if (i % 4 != 3) continue;
+    const Outcome last = run(import_to(*folder / "data"));
+    if (find_manifests(*folder / "data").size() != 2) ADD_FAILURE() << last.error;
+    EXPECT_EQ(run({"verify", (*folder / "data").string()}).code, 0);
+    EXPECT_EQ(content_of(*folder / "data/train.json"), content_of(whole / "data/train.json"));
+    for (const auto& entry : fs::directory_iterator(*folder / "data")) {
+      EXPECT_NE(entry.path().filename().string().front(), '.') << entry.path();
+    }
+    folder.emplace();
   }
-  EXPECT_GT(cut_short, 0) << "no kill came in time: the test shows nothing";
+  EXPECT_GT(cut_short, 0) << "no kill came in time: the test shows little";
+}
+
+TEST(DatasetDriver, ReshardsSplitsAndMapsFeatures) {
+  const TemporaryFolder folder;
+  const std::string out = folder.path().string();
+  DatasetSpec spec = small_spec();
+  spec.example_shape = {8, 9};
+  const auto x = random_values<std::uint8_t>(100 * 72, 0, 255);
+  const fs::path manifest = write_dataset(folder / "source", spec, bytes_of(x), random_labels(100, 7));
+
+  ASSERT_EQ(run({"reshard", manifest.string(), "--out", out + "/resharded", "--shards", "7"}).code, 0);
+  EXPECT_EQ(ShardSet::open(folder / "resharded").num_shards(), 7);
+  EXPECT_EQ(ShardSet::open(folder / "resharded").dataset_id(), spec.dataset_id);
+  const Outcome in_place = run({"reshard", manifest.string(), "--out", out + "/source", "--name", "small", "--force"});
+  EXPECT_EQ(in_place.code, 2);
+  EXPECT_THAT(in_place.error, HasSubstr("would replace its own source"));
+
+  ASSERT_EQ(
+      run({"split", manifest.string(), "--part", "fit=0.75", "--part", "held-out=0.25", "--out", out + "/parts"}).code,
+      0);
+  EXPECT_EQ(ShardSet::open(folder / "parts/fit.json").num_examples(), 75);
+  EXPECT_EQ(ShardSet::open(folder / "parts/held-out.json").num_examples(), 25);
+  EXPECT_NE(ShardSet::open(folder / "parts/fit.json").dataset_id(), spec.dataset_id);
+  EXPECT_EQ(run({"split", manifest.string(), "--part", "fit=0.75", "--out", out + "/other"}).code, 2);
+
+  ASSERT_EQ(run({"features", "--data", manifest.string(), "--out", out + "/features"}).code, 0);
+  const ShardSet features = ShardSet::open(folder / "features", {.verify = Verify::full});
+  EXPECT_EQ(features.example_numel(), 9 * 3 * 3);
+  EXPECT_EQ(features.dataset_id(), spec.dataset_id);
+  const ShardSet images = ShardSet::open(manifest);
+  const std::vector<std::int64_t> ids{0, 57, 99};
+  std::vector<float> expected(81), image(72), got(ids.size() * 81);
+  features.gather_x(ids, got);
+  OrientedGradientsKernel kernel({.height = 8, .width = 9});
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    images.gather_x(std::span(ids).subspan(i, 1), image);
+    kernel(image, expected);
+    for (std::size_t k = 0; k < expected.size(); ++k) EXPECT_EQ(got[i * 81 + k], expected[k]);
+  }
+}
+
+TEST(DatasetDriver, ImportsTablesTextAndImagesByTheirOptions) {
+  const TemporaryFolder folder;
+  const std::string base = folder.path().string();
+  write_text(folder / "schema.json", R"({"columns": [{"name": "a", "type": "number"},
+    {"name": "b", "type": "label", "classes": 2}]})");
+  write_text(folder / "t.tsv", "a\tb\n1.5\t0\n2.5\t1\n");
+  ASSERT_EQ(run({"import", "tsv", base + "/t.tsv", "--schema", base + "/schema.json", "--out", base + "/table"}).code,
+            0);
+  EXPECT_EQ(ShardSet::open(folder / "table/train.json").num_examples(), 2);
+  const Outcome wrong =
+      run({"import", "csv", base + "/t.tsv", "--schema", base + "/schema.json", "--out", base + "/t"});
+  EXPECT_EQ(wrong.code, 3);
+  EXPECT_THAT(wrong.error, HasSubstr("is not in the schema"));
+
+  write_text(folder / "t.txt", "some text\nof two lines\n");
+  ASSERT_EQ(
+      run({"import", "text", "--from", base + "/t.txt", "--out", base + "/text", "--privacy-unit", "public"}).code, 0);
+  const Outcome info = run({"info", base + "/text"});
+  EXPECT_THAT(info.out, HasSubstr("x              u8 sequences"));
+  EXPECT_THAT(info.out, HasSubstr("tokens         [0, 257), padding 256, by bytes"));
+  EXPECT_THAT(info.out, HasSubstr("privacy unit   public"));
+  EXPECT_EQ(run({"import", "images", "--from", base, "--out", base + "/i", "--size", "8"}).code, 2);
+  EXPECT_EQ(run({"import", "images", "--from", base + "/none", "--out", base + "/i"}).code, 3);
 }
 
 }  // namespace

@@ -92,10 +92,10 @@ TEST(DatasetWriter, AFileThatAppearsMeanwhileIsNotOverwritten) {
   DatasetSpec spec = small_spec();
   spec.num_examples = k_small_examples;
   DatasetWriter writer(folder.path(), spec);
-  writer.append(bytes_of(random_values<std::uint8_t>(k_small_examples * k_small_numel, 0, 255)),
-                random_labels(k_small_examples, 7));
   write_text(folder / "small-00001-of-00003.h5", "precious");
-  EXPECT_THAT(data_error([&] { writer.finish(); }), HasSubstr("exists already"));
+  const auto x = random_values<std::uint8_t>(k_small_examples * k_small_numel, 0, 255);
+  EXPECT_THAT(data_error([&] { writer.append(bytes_of(x), random_labels(k_small_examples, 7)); }),
+              HasSubstr("exists already"));
   EXPECT_EQ(read_text(folder / "small-00001-of-00003.h5"), "precious");
   EXPECT_FALSE(fs::exists(folder / "small.json"));
 }

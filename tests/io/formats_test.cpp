@@ -1,6 +1,5 @@
 // The Python programs in docs/formats.md are run as they stand there.
 
-#include <cstdio>
 #include <ripieno/io/shard_set.hpp>
 #include <ripieno/io/verify.hpp>
 #include <sstream>
@@ -9,13 +8,6 @@
 
 namespace ripieno::io::test {
 namespace {
-
-std::string python() {
-  if (const char* venv = std::getenv("RIPIENO_VENV")) return std::string(venv) + "/bin/python";
-  if (const char* data = std::getenv("XDG_DATA_HOME")) return std::string(data) + "/ripieno/venv/bin/python";
-  const char* home = std::getenv("HOME");
-  return std::string(home != nullptr ? home : "") + "/.local/share/ripieno/venv/bin/python";
-}
 
 // The program in docs/formats.md whose first line names it.
 std::string documented_program(const std::string& name) {
@@ -26,17 +18,8 @@ std::string documented_program(const std::string& name) {
   return page.substr(code, page.find("```", code) - code);
 }
 
-// Standard output of the program; fails the test, with all that Python said, when it ends with an error.
 std::string run_documented(const std::string& name, const std::string& arguments, const TemporaryFolder& scratch) {
-  write_text(scratch / name, documented_program(name));
-  const std::string command = python() + " " + (scratch / name).string() + " " + arguments + " 2>&1";
-  std::FILE* pipe = ::popen(command.c_str(), "r");
-  std::string output;
-  char buffer[4096];
-  while (const std::size_t got = std::fread(buffer, 1, sizeof buffer, pipe)) output.append(buffer, got);
-  EXPECT_EQ(::pclose(pipe), 0) << command << "\n"
-                               << output << "\nthe tests need numpy and h5py there: scripts/setup --tests";
-  return output;
+  return run_python(scratch, documented_program(name), arguments);
 }
 
 void expect_python_agrees(const fs::path& manifest, const std::vector<std::int64_t>& ids) {

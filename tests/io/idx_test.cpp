@@ -42,10 +42,10 @@ class Idx : public ::testing::Test {
   }
 
   fs::path import(const std::string& name = "set") const {
-    IdxImport import{.images = images_, .labels = labels_, .out = folder_ / "out", .spec = {}};
-    import.spec.name = name;
-    import.spec.num_shards = 2;
-    return import_idx(import);
+    ImportTarget target{.out = folder_ / "out", .spec = {}};
+    target.spec.name = name;
+    target.spec.num_shards = 2;
+    return import_examples(open_idx(images_, labels_), target);
   }
   std::string import_error() const {
     const std::string error = data_error([this] { import(); });

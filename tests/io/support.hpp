@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -86,6 +87,28 @@ inline std::vector<std::int64_t> random_labels(std::int64_t count, std::int64_t 
 template <class T>
 std::span<const std::byte> bytes_of(const std::vector<T>& values) {
   return std::as_bytes(std::span(values));
+}
+
+/// The interpreter of the tests' virtual environment, which has numpy and h5py (scripts/setup --tests).
+inline std::string python() {
+  if (const char* venv = std::getenv("RIPIENO_VENV")) return std::string(venv) + "/bin/python";
+  if (const char* data = std::getenv("XDG_DATA_HOME")) return std::string(data) + "/ripieno/venv/bin/python";
+  const char* home = std::getenv("HOME");
+  return std::string(home != nullptr ? home : "") + "/.local/share/ripieno/venv/bin/python";
+}
+
+/// Runs a Python program; fails the test, with all that Python said, when it ends with an error. Returns its output.
+inline std::string run_python(const TemporaryFolder& scratch, const std::string& program,
+                              const std::string& arguments = {}) {
+  write_text(scratch / "program.py", program);
+  const std::string command = python() + " " + (scratch / "program.py").string() + " " + arguments + " 2>&1";
+  std::FILE* pipe = ::popen(command.c_str(), "r");
+  std::string output;
+  char buffer[4096];
+  while (const std::size_t got = std::fread(buffer, 1, sizeof buffer, pipe)) output.append(buffer, got);
+  EXPECT_EQ(::pclose(pipe), 0) << command << "\n"
+                               << output << "\nthe tests need numpy and h5py there: scripts/setup --tests";
+  return output;
 }
 
 /// A small set of u8 images [3, 4, 5] in three shards, without mean and std.
