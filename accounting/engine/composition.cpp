@@ -30,6 +30,12 @@ Interval unbounded_epsilon(const Composition& composition, double delta) {
   return {delta < composition.certain_loss ? k_inf : 0, k_inf};
 }
 
+// Where nothing else was released, delta is the chance of being drawn, in the remove direction; in the other one it is
+// (1 - e^epsilon (1 - chance))_+, which is less.
+double unbounded_delta(const Composition& composition) {
+  return composition.only_noiseless ? std::min(1.0, composition.certain_loss * (1 + 4e-12)) : 1;
+}
+
 }  // namespace
 
 std::int64_t Composition::subsampled_steps() const {
@@ -58,9 +64,11 @@ Composition compose(std::span<const SubsampledGaussian> mechanisms) {
   }
   Composition composition;
   double log_never_sampled = 0;
+  composition.only_noiseless = true;
   for (const SubsampledGaussian& mechanism : merged) {
     const double sigma = mechanism.noise_multiplier;
     const auto steps = static_cast<double>(mechanism.steps);
+    composition.only_noiseless = composition.only_noiseless && sigma == 0;
     if (1 / (sigma * sigma) == k_inf) {
       composition.unbounded = true;
       log_never_sampled += sigma == 0 ? steps * std::log1p(-mechanism.sample_rate) : 0;
@@ -86,7 +94,7 @@ Certified epsilon_at(const Composition& composition, double delta) {
 
 Certified delta_at(const Composition& composition, double epsilon) {
   static_cast<void>(Epsilon(epsilon));
-  if (composition.unbounded) return {{composition.certain_loss, 1}, "no noise"};
+  if (composition.unbounded) return {{composition.certain_loss, unbounded_delta(composition)}, "no noise"};
   if (composition.subsampled.empty()) {
     return {gaussian_delta(std::sqrt(composition.gaussian_mu_squared), epsilon), "closed form (Gaussian)"};
   }

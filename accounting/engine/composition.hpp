@@ -28,6 +28,7 @@ struct Composition {
   std::vector<SubsampledGaussian> subsampled;  ///< 0 < sample_rate < 1, noise_multiplier > 0, steps > 0
   double gaussian_mu_squared = 0;              ///< sum of steps / sigma^2 over the mechanisms with sample_rate 1
   bool unbounded = false;                      ///< some step adds no noise to what may be sampled
+  bool only_noiseless = false;                 ///< no step adds any noise
   double certain_loss = 0;                     ///< chance that some noiseless step samples the example
   [[nodiscard]] std::int64_t subsampled_steps() const;
 };

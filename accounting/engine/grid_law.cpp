@@ -2,54 +2,19 @@
 #include <cmath>
 #include <limits>
 #include <ripieno/accounting/engine/grid_law.hpp>
-#include <ripieno/accounting/engine/normal.hpp>
+#include <ripieno/accounting/engine/normal_tail.hpp>
 
 namespace ripieno::accounting {
 namespace {
 
 constexpr double k_inf = std::numeric_limits<double>::infinity();
 constexpr double k_largest_loss = 600;  // its exponential is far from overflow
-constexpr double k_underflow = 1e-300;  // below it a mass has no relative accuracy
 
-// The part of a normal law on one side of z, the smaller one.
-struct Tail {
-  explicit Tail(double z) : positive(z > 0), mass(normal_cdf(-std::abs(z))) {
-    // erfc is good to a few roundings, and a rounding of z moves the tail by z^2 of them.
-    error = std::isfinite(z) ? k_unit_roundoff * (8 + 4 * z * z) * mass + k_underflow : 0;
-  }
-  bool positive;
-  double mass, error;
-};
-
-struct Measured {
-  double mass, error;
-};
-
-Measured between(const Tail& a, const Tail& b) {
-  const double error = a.error + b.error;
-  if (a.positive) return {a.mass - b.mass, error};
-  if (!b.positive) return {b.mass - a.mass, error};
-  return {1 - a.mass - b.mass, error + 2 * k_unit_roundoff};
-}
+using Cell = LossCell;
 
 struct Edge {
   Edge(double x, double sigma) : without(x / sigma), with((x - 1) / sigma) {}
-  Tail without, with;
-};
-
-// Masses of a cell of outputs under both data sets, and the larger of their relative errors.
-struct Cell {
-  double first = 0, second = 0, error = 0;
-  // Rounding leaves nothing to rely on where the error is not small.
-  [[nodiscard]] bool reliable() const { return error < 1e-3 && first > 0 && second > 0; }
-};
-
-// Cells of equal width in the loss, the loss growing.
-struct CellRow {
-  double lowest = 0;  // loss of the left end of the first cell
-  std::vector<Cell> cells;
-  double edge_rounding = 0;  // how far the loss at an edge may be from where it should be
-  double below = 0;          // mass of the first data set left of all cells
+  NormalTail without, with;
 };
 
 class CellBuilder {
@@ -85,8 +50,8 @@ class CellBuilder {
 
  private:
   [[nodiscard]] Cell cell(const Edge& left, const Edge& right) const {
-    const Measured without = between(left.without, right.without);
-    const Measured drawn = between(left.with, right.with);
+    const MeasuredMass without = mass_between(left.without, right.without);
+    const MeasuredMass drawn = mass_between(left.with, right.with);
     const double q = law_.q();
     const double with = (1 - q) * without.mass + q * drawn.mass;
     const double with_error = (1 - q) * without.error + q * drawn.error;
@@ -128,7 +93,7 @@ GridLaw::Masses split_to_ends(const CellRow& row, double spacing) {
     const Cell& cell = row.cells[i];
     if (!cell.reliable()) {
       // Everything that may be here goes to the upper end.
-      upper.mass[i + 1] += (std::isfinite(cell.error) ? cell.first * (1 + cell.error) : cell.first) + k_underflow;
+      upper.mass[i + 1] += (std::isfinite(cell.error) ? cell.first * (1 + cell.error) : cell.first) + k_mass_underflow;
       continue;
     }
     const double mass = cell.first * (1 + 2 * cell.error);
@@ -214,10 +179,13 @@ class CentreWalk {
 
 }  // namespace
 
-GridLaw grid_law(const LossLaw& law, double spacing, std::size_t max_cells) {
-  const CellRow row = CellBuilder(law, spacing).build(max_cells);
+GridLaw grid_law(const CellRow& row, double spacing) {
   if (row.cells.empty()) return {};
   return {split_to_ends(row, spacing), CentreWalk(row, spacing).run()};
+}
+
+GridLaw grid_law(const LossLaw& law, double spacing, std::size_t max_cells) {
+  return grid_law(CellBuilder(law, spacing).build(max_cells), spacing);
 }
 
 }  // namespace ripieno::accounting

@@ -22,8 +22,26 @@ struct GridLaw {
   Masses lower;
 };
 
-/// Both are empty where more than `max_cells` cells would be needed or losses are beyond 600, and without a cap in the
-/// remove direction.
+/// Masses between two losses under both data sets, and the larger of their relative errors.
+struct LossCell {
+  double first = 0, second = 0, error = 0;
+  /// Rounding leaves nothing to rely on where the error is not small.
+  [[nodiscard]] bool reliable() const { return error < 1e-3 && first > 0 && second > 0; }
+};
+
+/// Cells of equal width in the loss, the loss growing.
+struct CellRow {
+  double lowest = 0;  ///< loss of the left end of the first cell
+  std::vector<LossCell> cells;
+  double edge_rounding = 0;  ///< how far the loss at an edge may be from where it should be
+  double below = 0;          ///< mass of the first data set left of all cells
+};
+
+/// The laws of any mechanism, from its cells of width `spacing`; what lies above them is left out.
+[[nodiscard]] GridLaw grid_law(const CellRow& row, double spacing);
+
+/// The laws of a subsampled Gaussian. Both are empty where more than `max_cells` cells would be needed or losses are
+/// beyond 600, and without a cap in the remove direction.
 [[nodiscard]] GridLaw grid_law(const LossLaw& law, double spacing, std::size_t max_cells);
 
 }  // namespace ripieno::accounting

@@ -40,23 +40,48 @@ GridProfile::GridProfile(const ComposedLoss& loss, const Period& period, double 
       spacing_(period.length / static_cast<double>(size)),
       lost_mass_(loss.lost_mass()),
       steps_(loss.steps()) {
-  resolved_ = spacing_ > 0 && spacing_ < 1 && steps_ <= k_max_steps && loss.gaussian_mu_squared == 0;
+  resolved_ = is_resolvable() && loss.gaussian_mu_squared == 0;
   if (!resolved_) return;
-  Fft fft(size_);
-  Spectrum upper(size_ / 2 + 1, Complex{1, 0});
-  Spectrum lower = upper;
+  Transforms transforms(size_);
   for (const ComposedLoss::Part& part : loss.parts) {
-    add_part(part, fft, upper, lower);
+    add_part(grid_law(part.law, spacing_, k_max_cells), part.steps, transforms);
     if (!resolved_) return;
   }
+  invert(transforms);
+}
+
+GridProfile::GridProfile(std::span<const GridPart> parts, double lost_mass, double certain, const Period& period,
+                         double lowest_epsilon, std::size_t size)
+    : period_(period),
+      lowest_epsilon_(lowest_epsilon),
+      size_(size),
+      spacing_(period.length / static_cast<double>(size)),
+      lost_mass_(lost_mass),
+      certain_(certain),
+      steps_(0) {
+  for (const GridPart& part : parts) steps_ += part.steps;
+  resolved_ = is_resolvable();
+  if (!resolved_) return;
+  Transforms transforms(size_);
+  for (const auto& [law, steps] : parts) {
+    add_part(law, steps, transforms);
+    if (!resolved_) return;
+  }
+  invert(transforms);
+}
+
+GridProfile::Transforms::Transforms(std::size_t size)
+    : fft(size), upper(size / 2 + 1, Complex{1, 0}), lower(size / 2 + 1, Complex{1, 0}) {}
+
+void GridProfile::invert(Transforms& transforms) {
   std::vector<Complex> packed(size_);
   for (std::size_t k = 0; k <= size_ / 2; ++k) {
-    const Complex u = upper[k];
-    const Complex v = lower[k];
+    const Complex u = transforms.upper[k];
+    const Complex v = transforms.lower[k];
     packed[k] = {u.re - v.im, u.im + v.re};
     if (k > 0 && k < size_ / 2) packed[size_ - k] = {u.re + v.im, v.re - u.im};
   }
-  fft.forward(packed);
+  transforms.fft.forward(packed);
   // A forward transform in place of the inverse one leaves the sequence reversed.
   std::vector<double> up(size_), low(size_);
   for (std::size_t j = 0; j < size_; ++j) {
@@ -66,28 +91,28 @@ GridProfile::GridProfile(const ComposedLoss& loss, const Period& period, double 
   }
   // Of both packed sequences together; raising to a power multiplies an error by no more than the power, since no
   // transform is above 1 by more than rounding.
-  const double of_transform = 1.5 * fft.rounding() + 8 * k_unit_roundoff;
-  transform_rounding_ = (steps_ + static_cast<double>(loss.parts.size()) + 1) * of_transform * 1.01;
+  const double of_transform = 1.5 * transforms.fft.rounding() + 8 * k_unit_roundoff;
+  transform_rounding_ = (steps_ + transforms.parts + 1) * of_transform * 1.01;
   relative_rounding_ += 8 * k_unit_roundoff * (std::abs(upper_.log_scale) + std::abs(lower_.log_scale) + 1);
   open_window(upper_, up);
   open_window(lower_, low);
 }
 
-void GridProfile::add_part(const ComposedLoss::Part& part, Fft& fft, Spectrum& upper, Spectrum& lower) {
-  const GridLaw law = grid_law(part.law, spacing_, k_max_cells);
+void GridProfile::add_part(const GridLaw& law, double steps, Transforms& transforms) {
   resolved_ = !law.upper.mass.empty();
   if (!resolved_) return;
   std::vector<double> up(size_), low(size_);
-  tilt(law.upper, part.steps, upper_, up);
-  tilt(law.lower, part.steps, lower_, low);
+  tilt(law.upper, steps, upper_, up);
+  tilt(law.lower, steps, lower_, low);
   std::vector<Complex> packed(size_);
   for (std::size_t j = 0; j < size_; ++j) packed[j] = {up[j], low[j]};
-  fft.forward(packed);
+  transforms.fft.forward(packed);
   for (std::size_t k = 0; k <= size_ / 2; ++k) {
     const auto [first, second] = unpack(packed[k], packed[(size_ - k) % size_]);
-    upper[k] = upper[k] * power(first, part.steps);
-    lower[k] = lower[k] * power(second, part.steps);
+    transforms.upper[k] = transforms.upper[k] * power(first, steps);
+    transforms.lower[k] = transforms.lower[k] * power(second, steps);
   }
+  transforms.parts += 1;
 }
 
 // Multiplies the masses by e^{cL} / E e^{cL} and wraps them round the period.
@@ -174,7 +199,7 @@ double GridProfile::upper_delta(double epsilon) const {
   // Markov's inequality for losses after the window; what other periods put into it only adds.
   const double end = upper_.first + spacing_ * static_cast<double>(upper_.points);
   const double beyond = std::exp(upper_.log_order_moment - period_.order * end);
-  const double delta = sum.value + sum.error + (beyond + lost_mass_) * (1 + 1e-9);
+  const double delta = sum.value + sum.error + (beyond + lost_mass_ + certain_) * (1 + 1e-9);
   return delta < 1 ? delta : 1;
 }
 
@@ -182,7 +207,7 @@ double GridProfile::lower_delta(double epsilon) const {
   const Sum sum = delta_in_window(lower_, epsilon + place_rounding(lower_, epsilon));
   const double images =
       right_images(period_, lower_.log_order_moment, epsilon) + (lower_.told_apart ? 0 : left_images(period_));
-  const double delta = sum.value - sum.error - images;
+  const double delta = sum.value - sum.error - images + certain_ * (1 - 1e-9);
   return delta > 0 ? std::min(delta, 1.0) : 0;
 }
 

@@ -4,9 +4,16 @@
 #include <ripieno/accounting/engine/fft.hpp>
 #include <ripieno/accounting/engine/grid_law.hpp>
 #include <ripieno/accounting/engine/moments.hpp>
+#include <span>
 #include <vector>
 
 namespace ripieno::accounting {
+
+/// `steps` steps of one mechanism, on a grid.
+struct GridPart {
+  GridLaw law;
+  double steps = 1;
+};
 
 /// The privacy profile of a composed loss in one direction, from laws on a grid that enclose it (GridLaw), composed by
 /// fast Fourier transform. The second engine, for few steps at a tiny rate or with little noise, where the contour
@@ -21,6 +28,11 @@ class GridProfile {
   /// `size`: points of the transform, a power of two; the spacing is period.length / size. Answers hold for epsilon >=
   /// lowest_epsilon >= 0 and are narrow for about half a period more. No Gaussian part, at most k_max_steps steps.
   GridProfile(const ComposedLoss& loss, const Period& period, double lowest_epsilon, std::size_t size);
+
+  /// Of laws that were made with this spacing. `certain`: chance of an infinite loss; `lost_mass`: what else the laws
+  /// leave out at their upper ends.
+  GridProfile(std::span<const GridPart> parts, double lost_mass, double certain, const Period& period,
+              double lowest_epsilon, std::size_t size);
 
   /// delta(epsilon), certified. [0, 1] where the grid does not resolve the loss.
   [[nodiscard]] Interval delta(double epsilon) const;
@@ -41,7 +53,17 @@ class GridProfile {
   };
   using Spectrum = std::vector<Complex>;  // of frequencies 0 .. size / 2
 
-  void add_part(const ComposedLoss::Part& part, Fft& fft, Spectrum& upper, Spectrum& lower);
+  // Multiplies the transforms of the laws so far.
+  struct Transforms {
+    explicit Transforms(std::size_t size);
+    Fft fft;
+    Spectrum upper, lower;
+    double parts = 0;
+  };
+
+  [[nodiscard]] bool is_resolvable() const { return spacing_ > 0 && spacing_ < 1 && steps_ <= k_max_steps; }
+  void add_part(const GridLaw& law, double steps, Transforms& transforms);
+  void invert(Transforms& transforms);
   void tilt(const GridLaw::Masses& law, double steps, Side& side, std::vector<double>& tilted);
   void open_window(Side& side, const std::vector<double>& tilted) const;
   struct Sum {
@@ -57,6 +79,7 @@ class GridProfile {
   std::size_t size_;
   double spacing_;
   double lost_mass_;
+  double certain_ = 0;
   double steps_;
   bool resolved_ = true;
   double relative_rounding_ = 0;   // of each term of the sums

@@ -124,17 +124,47 @@ double epsilon_with_failure(const Process& process, double failure, double delta
   return k_inf;
 }
 
+namespace {
+
+// How many of a group are drawn, and so by how much the sum shifts (Ganesh 2024). What is too rare to be a number is
+// left out.
+DominatingPair group_pair(double sigma, double rate, std::int64_t group_size) {
+  std::vector<DominatingPair::Shift> shifts;
+  for (std::int64_t drawn = 0; drawn <= group_size; ++drawn) {
+    const double chance = binomial_probability(group_size, rate, drawn);
+    if (chance < 1e-280) continue;
+    shifts.push_back({static_cast<double>(drawn), chance});
+  }
+  return {std::to_string(group_size) + " examples in a Gaussian of noise multiplier " + format_double(sigma) +
+              " at sample rate " + format_double(rate),
+          {{1, sigma, std::move(shifts), -k_inf, k_inf, false}},
+          {},
+          true};
+}
+
+}  // namespace
+
 Process for_group(const Process& process, std::int64_t group_size) {
   if (group_size < 1) throw UsageError("the group has " + std::to_string(group_size) + " examples");
-  std::vector<SubsampledGaussian> mechanisms = process.mechanisms();
-  for (SubsampledGaussian& mechanism : mechanisms) {
-    if (mechanism.sample_rate != 1 && mechanism.sample_rate != 0) {
-      throw UsageError("no group guarantee for a sample rate of " + format_double(mechanism.sample_rate),
-                       "how many of a group are drawn is random", "sample groups as a whole, as with one user's data");
-    }
-    mechanism.noise_multiplier /= static_cast<double>(group_size);
+  if (!process.pairs().empty()) {
+    throw UsageError("no group guarantee for " + process.pairs().front().pair.name(),
+                     "it is known for Gaussians and Poisson samples of them only");
   }
-  return Process(mechanisms);
+  Process result;
+  for (const auto& [sigma, rate, steps] : process.mechanisms()) {
+    if (rate == 0 || group_size == 1) {
+      result = result | poisson(gaussian(sigma), rate) * steps;
+    } else if (rate == 1) {
+      result = result | gaussian(sigma / static_cast<double>(group_size)) * steps;
+    } else if (sigma == 0) {
+      // One drawn example is enough, and some are with this chance.
+      const double some = -std::expm1(static_cast<double>(group_size) * std::log1p(-rate));
+      result = result | poisson(gaussian(0), some) * steps;
+    } else {
+      result = result | Process(group_pair(sigma, rate, group_size), steps);
+    }
+  }
+  return result;
 }
 
 }  // namespace ripieno::accounting

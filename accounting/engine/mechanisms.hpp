@@ -51,8 +51,10 @@ enum class Adjacency {
 /// exceeds delta at every epsilon that the process allows.
 [[nodiscard]] double epsilon_with_failure(const Process& process, double failure, double delta);
 
-/// The same releases for neighbours that differ in up to `group_size` examples: mu becomes group_size mu. UsageError
-/// for subsampled mechanisms, where a group is not a Gaussian of another size.
+/// The same releases where neighbours are data sets with and without a group of up to `group_size` examples, such as
+/// one user's: mu becomes group_size mu without sampling; with Poisson sampling of single examples the sum shifts by as
+/// many clipping norms as examples of the group were drawn, Bin(group_size, sample_rate) (Ganesh 2024). Much tighter
+/// than group_size times epsilon. UsageError for other mechanisms.
 [[nodiscard]] Process for_group(const Process& process, std::int64_t group_size);
 
 }  // namespace ripieno::accounting

@@ -1,7 +1,8 @@
 #include <algorithm>
-#include <numeric>
+#include <limits>
 #include <ripieno/accounting/base/error.hpp>
 #include <ripieno/accounting/base/text.hpp>
+#include <ripieno/accounting/base/types.hpp>
 #include <ripieno/accounting/engine/process.hpp>
 #include <ripieno/accounting/engine/tradeoff.hpp>
 #include <tuple>
@@ -26,47 +27,99 @@ std::vector<SubsampledGaussian> merged(std::vector<SubsampledGaussian> mechanism
   return result;
 }
 
+std::vector<PairSteps> merged(std::vector<PairSteps> pairs) {
+  std::ranges::sort(pairs, {}, [](const PairSteps& part) { return part.pair.name(); });
+  std::vector<PairSteps> result;
+  for (PairSteps& part : pairs) {
+    if (part.steps < 0) throw UsageError("a process cannot be repeated " + std::to_string(part.steps) + " times");
+    if (part.steps == 0) continue;
+    if (!result.empty() && result.back().pair == part.pair) {
+      result.back().steps += part.steps;
+    } else {
+      result.push_back(std::move(part));
+    }
+  }
+  return result;
+}
+
 }  // namespace
 
-Process::Process(std::span<const SubsampledGaussian> mechanisms)
-    : mechanisms_(merged({mechanisms.begin(), mechanisms.end()})) {}
+Process::Process(std::span<const SubsampledGaussian> mechanisms) : Process(mechanisms, std::vector<PairSteps>{}) {}
 
-Interval Process::epsilon_at(double delta) const { return accounting::epsilon_at(compose(mechanisms_), delta).value; }
-Interval Process::delta_at(double epsilon) const { return accounting::delta_at(compose(mechanisms_), epsilon).value; }
-std::string Process::method(double delta) const { return accounting::epsilon_at(compose(mechanisms_), delta).method; }
-double Process::epsilon_rdp(double delta) const { return accounting::epsilon_rdp(compose(mechanisms_), delta); }
+Process::Process(DominatingPair pair, std::int64_t times)
+    : Process(std::span<const SubsampledGaussian>{}, std::vector<PairSteps>{{std::move(pair), times}}) {}
+
+Process::Process(std::span<const SubsampledGaussian> mechanisms, std::vector<PairSteps> pairs)
+    : mechanisms_(merged(std::vector(mechanisms.begin(), mechanisms.end()))), pairs_(merged(std::move(pairs))) {}
+
+std::vector<PairSteps> Process::as_pairs() const {
+  std::vector<PairSteps> pairs = pairs_;
+  for (const SubsampledGaussian& m : mechanisms_) {
+    if (m.sample_rate > 0) pairs.push_back({sampled_gaussian_pair(m.noise_multiplier, m.sample_rate), m.steps});
+  }
+  return pairs;
+}
+
+// With pairs, what is noiseless is left to the composition of the rest: it decides alone.
+Interval Process::epsilon_at(double delta) const {
+  const Composition composition = compose(mechanisms_);
+  if (pairs_.empty() || composition.unbounded) return accounting::epsilon_at(composition, delta).value;
+  return pair_epsilon(as_pairs(), Delta(delta).value());
+}
+
+Interval Process::delta_at(double epsilon) const {
+  const Composition composition = compose(mechanisms_);
+  if (pairs_.empty() || composition.unbounded) return accounting::delta_at(composition, epsilon).value;
+  return pair_delta(as_pairs(), Epsilon(epsilon).value());
+}
+
+std::string Process::method(double delta) const {
+  const Composition composition = compose(mechanisms_);
+  if (pairs_.empty() || composition.unbounded) return accounting::epsilon_at(composition, delta).method;
+  return "tilted FFT of dominating pairs";
+}
+
+double Process::epsilon_rdp(double delta) const {
+  if (!pairs_.empty()) return std::numeric_limits<double>::infinity();
+  return accounting::epsilon_rdp(compose(mechanisms_), delta);
+}
 
 Interval Process::beta_at(double alpha) const {
   if (!(alpha >= 0 && alpha <= 1)) {
     throw UsageError("the false positive rate is " + format_double(alpha), "must be in [0, 1]");
   }
-  const Composition composition = compose(mechanisms_);
-  return tradeoff(
-      {.delta_at = [&](double epsilon) { return accounting::delta_at(composition, epsilon).value; },
-       .epsilon_upper = [&](double delta) { return accounting::epsilon_at(composition, delta).value.upper; }},
-      alpha);
+  return tradeoff({.delta_at = [&](double epsilon) { return delta_at(epsilon); },
+                   .epsilon_upper = [&](double delta) { return epsilon_at(delta).upper; }},
+                  alpha);
 }
 
 std::int64_t Process::steps() const {
-  return std::accumulate(mechanisms_.begin(), mechanisms_.end(), std::int64_t{0},
-                         [](std::int64_t sum, const SubsampledGaussian& m) { return sum + m.steps; });
+  std::int64_t total = 0;
+  for (const SubsampledGaussian& m : mechanisms_) total += m.steps;
+  for (const PairSteps& part : pairs_) total += part.steps;
+  return total;
 }
 
 Process operator*(const Process& process, std::int64_t times) {
   constexpr std::int64_t limit = std::int64_t{1} << 53;
   if (times < 0) throw UsageError("a process cannot be repeated " + std::to_string(times) + " times");
+  const auto multiply = [times](std::int64_t& steps) {
+    if (times > 0 && steps > limit / times) throw UsageError("the composition has 2^53 steps or more");
+    steps *= times;
+  };
   std::vector<SubsampledGaussian> mechanisms = process.mechanisms_;
-  for (SubsampledGaussian& m : mechanisms) {
-    if (times > 0 && m.steps > limit / times) throw UsageError("the composition has 2^53 steps or more");
-    m.steps *= times;
-  }
-  return Process(mechanisms);
+  std::vector<PairSteps> pairs = process.pairs_;
+  for (SubsampledGaussian& m : mechanisms) multiply(m.steps);
+  for (PairSteps& part : pairs) multiply(part.steps);
+  return Process(mechanisms, std::move(pairs));
 }
 
 Process operator|(const Process& a, const Process& b) {
   std::vector<SubsampledGaussian> mechanisms = a.mechanisms_;
   mechanisms.insert(mechanisms.end(), b.mechanisms_.begin(), b.mechanisms_.end());
-  return Process(mechanisms);
+  std::vector<PairSteps> pairs = a.pairs_;
+  pairs.insert(pairs.end(), b.pairs_.begin(), b.pairs_.end());
+  return Process(mechanisms, std::move(pairs));
 }
 
 namespace {

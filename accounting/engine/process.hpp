@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <ripieno/accounting/engine/composition.hpp>
+#include <ripieno/accounting/engine/pair_composition.hpp>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,6 +20,8 @@ class Process {
   /// Nothing released: epsilon 0.
   Process() = default;
   explicit Process(std::span<const SubsampledGaussian> mechanisms);
+  /// `times` independent releases that a pair dominates, whatever they are.
+  explicit Process(DominatingPair pair, std::int64_t times = 1);
 
   /// Epsilon at delta, certified; publish `.upper`. UsageError unless 0 <= delta < 1.
   [[nodiscard]] Interval epsilon_at(double delta) const;
@@ -26,7 +29,8 @@ class Process {
   [[nodiscard]] Interval delta_at(double epsilon) const;
   /// How epsilon_at comes by its result at this delta, in words.
   [[nodiscard]] std::string method(double delta) const;
-  /// The Renyi bound at the best real order, to stand beside epsilon_at.
+  /// The Renyi bound at the best real order, to stand beside epsilon_at; +inf where it is not known, which is wherever
+  /// something else than sampled Gaussians was released.
   [[nodiscard]] double epsilon_rdp(double delta) const;
 
   /// The least false negative rate of any membership test whose false positive rate is `alpha`, in [0, 1], certified:
@@ -36,19 +40,26 @@ class Process {
   /// The most that true positive rate and false positive rate of a membership test may differ by: delta at epsilon 0.
   [[nodiscard]] Interval advantage() const { return delta_at(0); }
 
-  /// Distinct mechanisms, sorted, with the number of steps of each.
+  /// Distinct sampled Gaussians, sorted, with the number of steps of each.
   [[nodiscard]] const std::vector<SubsampledGaussian>& mechanisms() const { return mechanisms_; }
+  /// Everything else, likewise.
+  [[nodiscard]] const std::vector<PairSteps>& pairs() const { return pairs_; }
   /// Releases in total; what has no noise or no example counts too.
   [[nodiscard]] std::int64_t steps() const;
   /// Number of distinct mechanisms.
-  [[nodiscard]] std::size_t segments() const { return mechanisms_.size(); }
+  [[nodiscard]] std::size_t segments() const { return mechanisms_.size() + pairs_.size(); }
 
   friend Process operator*(const Process& process, std::int64_t times);
   friend Process operator|(const Process& a, const Process& b);
   friend bool operator==(const Process&, const Process&) = default;
 
  private:
+  Process(std::span<const SubsampledGaussian> mechanisms, std::vector<PairSteps> pairs);
+  // Everything as pairs.
+  [[nodiscard]] std::vector<PairSteps> as_pairs() const;
+
   std::vector<SubsampledGaussian> mechanisms_;
+  std::vector<PairSteps> pairs_;
 };
 
 /// One release of a Gaussian sum over all examples. A type of its own, since only this can be subsampled: subsampling a
