@@ -283,6 +283,8 @@ int main(int argc, char** argv) {
       {"steps", "the number of steps that an epsilon and delta pay for", run_steps, k_steps_example},
       {"calibrate", "the noise multiplier, or the sample rate, for an epsilon and delta", run_calibrate,
        k_calibrate_example},
+      {"mechanism", "epsilon by sampler and strategy: other samplers, fixed order, matrix factorisation", run_mechanism,
+       k_mechanism_example},
       {"analyze", "what a run's ledger proves", run_analyze, k_analyze_example},
       {"audit", "what guesses about canaries prove against the accounting", run_audit, k_audit_example},
   };

@@ -20,6 +20,10 @@ inline constexpr const char* k_analyze_example =
 inline constexpr const char* k_audit_example =
     "ripieno-privacy audit --canaries canaries.csv --ledger run/ledger.jsonl --delta 1e-5";
 
+inline constexpr const char* k_mechanism_example =
+    "ripieno-privacy mechanism --kind balls-in-bins --noise-multiplier 2 --bins 50 --steps 200 --delta 1e-5";
+
+int run_mechanism(std::span<const std::string> arguments);
 int run_audit(std::span<const std::string> arguments);
 int run_analyze(std::span<const std::string> arguments);
 

@@ -218,5 +218,42 @@ TEST(PrivacyDriver, HelpShowsOneExampleOfEachCommandThatRuns) {
 
 TEST(PrivacyDriver, AFullDiskIsAnError) { EXPECT_EQ(run("--version", ">/dev/full 2>/dev/null").code, 1); }
 
+double mechanism_epsilon(const std::string& arguments) {
+  const Outcome outcome = run("mechanism --delta 1e-5 --json " + arguments);
+  EXPECT_EQ(outcome.code, 0) << arguments;
+  return Json::parse(outcome.output).at("epsilon");
+}
+
+// Figures of Opake 0.16.1, on a grid of 1e-4; an upper bound that is tighter by up to 5e-3 is as good.
+TEST(PrivacyDriver, MechanismsHaveTheirOwnEpsilon) {
+  const std::pair<const char*, double> known[] = {
+      {"--kind poisson --noise-multiplier 1 --sample-rate 0.01 --steps 1000", 1.828321647525279},
+      {"--kind poisson --noise-multiplier 1 --sample-rate 1 --steps 1 --group 4", 24.381611},
+      {"--kind parallel-poisson --noise-multiplier 1.1 --sample-rate 0.01 --workers 2 --steps 500", 2.33538645719872},
+      {"--kind k-out-of-t --noise-multiplier 1 --participations 1 --steps 20", 1.6102338119541928},
+      {"--kind balls-in-bins --noise-multiplier 2 --bins 50 --steps 200", 0.9738966653088659},
+      {"--kind ordered-batches --noise-multiplier 1 --participations 1", 4.377178096},
+      {"--kind ordered-batches --noise-multiplier 2 --participations 1 --adjacency replace-one", 4.377178096},
+      {"--kind matrix-factorisation --strategy lambda-cgd --lambda 0.5 --noise-multiplier 4 --steps 64 "
+       "--min-separation 16",
+       1.9931168801139407},
+      {"--kind matrix-factorisation --strategy bsr --bandwidth 4 --alpha 0.99 --beta 0.9 --noise-multiplier 2 --steps "
+       "64 "
+       "--min-separation 8",
+       13.956324390645028},
+      {"--kind cyclic-poisson --noise-multiplier 1 --sample-rate 0.01 --bins 1 --steps 1000", 1.828321647525279}};
+  for (const auto& [arguments, epsilon] : known) {
+    EXPECT_NEAR(mechanism_epsilon(arguments), epsilon, 5e-3 * epsilon) << arguments;
+  }
+}
+
+TEST(PrivacyDriver, MechanismsSayWhatTheyNeed) {
+  const Outcome missing = run_for_error("mechanism --kind balls-in-bins --noise-multiplier 2 --steps 200 --delta 1e-5");
+  EXPECT_EQ(missing.code, 2);
+  EXPECT_THAT(missing.output, HasSubstr("needs --bins"));
+  EXPECT_EQ(run("mechanism --kind nothing --noise-multiplier 2 --delta 1e-5").code, 2);
+  EXPECT_EQ(run("mechanism --kind k-out-of-t --noise-multiplier 0 --participations 1 --steps 9 --delta 1e-5").code, 2);
+}
+
 }  // namespace
 }  // namespace ripieno
