@@ -10,6 +10,7 @@
 #include <ripieno/accounting/engine/mechanisms.hpp>
 #include <ripieno/accounting/ledger/report.hpp>
 #include <ripieno/accounting/mechanisms/matrix_factorisation.hpp>
+#include <ripieno/accounting/mechanisms/monte_carlo.hpp>
 #include <ripieno/accounting/mechanisms/random_allocation.hpp>
 #include <ripieno/accounting/mechanisms/sampling.hpp>
 
@@ -26,6 +27,7 @@ struct Request {
   std::optional<double> sample_rate, lambda;
   std::optional<std::int64_t> steps, num_examples, batch, workers, participations, bins, group, bandwidth;
   std::int64_t min_separation = 1;
+  std::int64_t draws = 1'000'000;
   double alpha = 1, beta = 0;
   bool as_is = false;
   std::vector<double> coefficients, weights, decays;
@@ -36,7 +38,8 @@ struct Request {
 struct Answer {
   accounting::Interval epsilon;
   std::string method, adjacency;
-  std::optional<accounting::Sensitivity> sensitivity;
+  std::optional<accounting::Sensitivity> sensitivity{};
+  double failure_probability = 0;  ///< over random draws of the accountant; 0 where it makes none
 };
 
 template <class T>
@@ -48,7 +51,7 @@ T needed(const Request& request, const std::optional<T>& value, const char* opti
 std::int64_t steps(const Request& request) { return needed(request, request.steps, "steps"); }
 
 Answer answer(const Process& process, double delta, std::string adjacency = "add-remove") {
-  return {process.epsilon_at(delta), process.method(delta), std::move(adjacency), std::nullopt};
+  return {process.epsilon_at(delta), process.method(delta), std::move(adjacency)};
 }
 
 Answer poisson(const Request& r) {
@@ -77,17 +80,13 @@ Answer without_replacement(const Request& r) {
       accounting::without_replacement(accounting::gaussian(r.noise_multiplier),
                                       needed(r, r.num_examples, "num-examples"), needed(r, r.batch, "batch")) *
       steps(r);
-  return {process.epsilon_at(r.delta), process.method(r.delta), "replace-one", std::nullopt};
+  return {process.epsilon_at(r.delta), process.method(r.delta), "replace-one"};
 }
 
 Answer k_out_of_t(const Request& r) {
   return answer(accounting::k_out_of_t(r.noise_multiplier, needed(r, r.participations, "participations"), steps(r),
                                        accounting::Allocation::total),
                 r.delta);
-}
-
-Answer balls_in_bins(const Request& r) {
-  return answer(accounting::balls_in_bins(r.noise_multiplier, needed(r, r.bins, "bins"), steps(r)), r.delta);
 }
 
 Answer ordered_batches(const Request& r) {
@@ -107,6 +106,27 @@ accounting::Strategy strategy_of(const Request& r) {
   if (r.strategy == "lambda-cgd") return accounting::LambdaCgdStrategy{needed(r, r.lambda, "lambda"), !r.as_is};
   if (r.strategy == "band-mf") return accounting::BandMfStrategy{r.coefficients};
   return accounting::BltStrategy{r.weights, r.decays};
+}
+
+Answer drawn(const accounting::LossSampler& loss, const Request& r) {
+  const accounting::ConfidentEpsilon found = accounting::monte_carlo_epsilon(loss, r.delta, {.draws = r.draws});
+  return {.epsilon = {0, found.epsilon},
+          .method = "Monte Carlo, " + std::to_string(r.draws) + " draws",
+          .adjacency = "add-remove",
+          .failure_probability = found.failure_probability};
+}
+
+Answer balls_in_bins(const Request& r) {
+  const std::int64_t bins = needed(r, r.bins, "bins");
+  if (r.strategy == "identity") return answer(accounting::balls_in_bins(r.noise_multiplier, bins, steps(r)), r.delta);
+  const accounting::Encoder encoder(strategy_of(r), steps(r));
+  return drawn(accounting::balls_in_bins_loss(r.noise_multiplier, encoder, bins), r);
+}
+
+Answer min_separated(const Request& r) {
+  const accounting::Encoder encoder(strategy_of(r), steps(r));
+  const double rate = needed(r, r.sample_rate, "sample-rate");
+  return drawn(accounting::min_separated_loss(r.noise_multiplier, encoder, r.min_separation, rate), r);
 }
 
 Answer matrix_factorisation(const Request& r) {
@@ -131,19 +151,20 @@ struct Kind {
   Answer (*answer)(const Request&);
 };
 
-constexpr std::array<Kind, 9> k_kinds = {{{"poisson", poisson},
-                                          {"truncated-poisson", truncated_poisson},
-                                          {"parallel-poisson", parallel_poisson},
-                                          {"without-replacement", without_replacement},
-                                          {"k-out-of-t", k_out_of_t},
-                                          {"balls-in-bins", balls_in_bins},
-                                          {"ordered-batches", ordered_batches},
-                                          {"matrix-factorisation", matrix_factorisation},
-                                          {"cyclic-poisson", cyclic_poisson}}};
+constexpr std::array<Kind, 10> k_kinds = {{{"poisson", poisson},
+                                           {"truncated-poisson", truncated_poisson},
+                                           {"parallel-poisson", parallel_poisson},
+                                           {"without-replacement", without_replacement},
+                                           {"k-out-of-t", k_out_of_t},
+                                           {"balls-in-bins", balls_in_bins},
+                                           {"ordered-batches", ordered_batches},
+                                           {"matrix-factorisation", matrix_factorisation},
+                                           {"cyclic-poisson", cyclic_poisson},
+                                           {"min-separated", min_separated}}};
 
 void add_strategy(cli::Group& group, Request& r) {
   group.add_choice("strategy", r.strategy, {"identity", "bsr", "bisr", "lambda-cgd", "band-mf", "blt"},
-                   "encoder of matrix-factorisation and cyclic-poisson; noise is its inverse times white noise");
+                   "encoder of correlated noise: noise is its inverse times white noise");
   group.add("min-separation", r.min_separation, "B", "an example's participations are B steps apart or more")
       .add("bandwidth", r.bandwidth, "P", "coefficients of bsr, of the inverse of bisr")
       .add("alpha", r.alpha, "A", "weight decay of the workload of bsr, in (beta, 1]")
@@ -176,7 +197,10 @@ bool parse(std::span<const std::string> arguments, Request& r) {
           "replace-one, noise over replace-one sensitivity; k-out-of-t: each example is in --participations "
           "random steps of all; balls-in-bins: each example has one of --bins for good; ordered-batches: fixed or "
           "shuffled order, --participations epochs, no amplification; matrix-factorisation: correlated noise; "
-          "cyclic-poisson: a banded strategy, data dealt into --bins parts, each step a Poisson sample of one")
+          "cyclic-poisson: a banded strategy, data dealt into --bins parts, each step a Poisson sample of one; "
+          "min-separated: a banded strategy, each example free to take part does so with chance Q and then rests "
+          "for --min-separation steps. balls-in-bins with a strategy and min-separated are bounded from random "
+          "draws, with a chance of 1e-6 that is not part of delta")
       .required()
       .add("noise-multiplier", r.noise_multiplier, "S",
            "standard deviation of the (white) noise over the clipping norm")
@@ -190,6 +214,7 @@ bool parse(std::span<const std::string> arguments, Request& r) {
       .add("participations", r.participations, "K", "times an example takes part, the most where it varies")
       .add("bins", r.bins, "N", "bins or parts that the data are dealt into")
       .add("workers", r.workers, "W", "workers over the same data")
+      .add("draws", r.draws, "N", "random draws, where the bound is made from such")
       .add("group", r.group, "K", "examples that belong together, as one user's")
       .add_choice(
           "adjacency", r.adjacency, {"zero-out", "replace-one"},
@@ -210,6 +235,10 @@ void print_text(const Request& r, const Answer& a) {
   std::cout << "  epsilon <= " << ledger::shown_upper(a.epsilon.upper) << " at delta " << format_double(r.delta);
   if (a.epsilon.lower > 0) std::cout << "  (at least " << ledger::shown_lower(a.epsilon.lower) << ")";
   std::cout << "\n  by " << a.method << "\n";
+  if (a.failure_probability > 0) {
+    std::cout << "  wrong with a chance of " << format_double(a.failure_probability)
+              << " over the accountant's own draws, which no delta contains\n";
+  }
 }
 
 Json to_json(const Request& r, const Answer& a) {
@@ -224,6 +253,7 @@ Json to_json(const Request& r, const Answer& a) {
     json["sensitivity"] = a.sensitivity->value;
     json["sensitivity_is_exact"] = a.sensitivity->is_exact;
   }
+  if (a.failure_probability > 0) json["failure_probability"] = a.failure_probability;
   return json;
 }
 

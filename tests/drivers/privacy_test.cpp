@@ -211,7 +211,7 @@ TEST(PrivacyDriver, HelpShowsOneExampleOfEachCommandThatRuns) {
     EXPECT_THAT(run(arguments.substr(0, arguments.find(' ')) + " --help").output, HasSubstr(arguments));
     ++examples;
   }
-  EXPECT_EQ(examples, 4);
+  EXPECT_EQ(examples, 5);
   EXPECT_THAT(help, HasSubstr("ripieno-privacy analyze run/ledger.jsonl"));
   EXPECT_THAT(help, HasSubstr("ripieno-privacy audit --canaries"));
 }
@@ -245,6 +245,17 @@ TEST(PrivacyDriver, MechanismsHaveTheirOwnEpsilon) {
   for (const auto& [arguments, epsilon] : known) {
     EXPECT_NEAR(mechanism_epsilon(arguments), epsilon, 5e-3 * epsilon) << arguments;
   }
+}
+
+// Opake 0.16.1 says 0.7566 from draws of its own; 10%.
+TEST(PrivacyDriver, DrawnBoundsStateTheirConfidence) {
+  const Outcome drawn =
+      run("mechanism --kind balls-in-bins --strategy lambda-cgd --lambda 0.5 --noise-multiplier 4 --bins 8 --steps 32 "
+          "--delta 1e-3 --draws 200000 --json");
+  ASSERT_EQ(drawn.code, 0);
+  const Json json = Json::parse(drawn.output);
+  EXPECT_NEAR(json.at("epsilon").get<double>(), 0.7565485833398172, 0.076);
+  EXPECT_EQ(json.at("failure_probability"), 1e-6);
 }
 
 TEST(PrivacyDriver, MechanismsSayWhatTheyNeed) {
