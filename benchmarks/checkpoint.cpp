@@ -4,6 +4,7 @@
 // minute, the median over the rounds, and the longest append in either kind of window.
 //   bench-checkpoint [--parameters P] [--window SECONDS] [--rounds N] [--out DIR]    default 100000000 20 3 and .
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 #include <chrono>

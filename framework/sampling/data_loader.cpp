@@ -1,6 +1,7 @@
 #include <ripieno/framework/sampling/data_loader.hpp>
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <condition_variable>
 #include <deque>

@@ -1,4 +1,5 @@
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <numeric>
 #include <ripieno/framework/sampling/shard.hpp>
