@@ -1,9 +1,11 @@
 // How long one exact epsilon takes, next to the Renyi bound at the best real order on the same settings, in one run.
+// With --json: the settings with time and interval, for benchmarks/peers/accounting.py.
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <ripieno/accounting/engine/calibrate.hpp>
 #include <ripieno/accounting/engine/composition.hpp>
 #include <vector>
@@ -33,6 +35,10 @@ constexpr Setting k_settings[] = {
     {"early: sigma 1, q 0.01, 20 steps", {1, 0.01, 20}, 1e-5},
     {"near-atomic: sigma 1, q 0.001, 10 steps", {1, 0.001, 10}, 1e-7},
     {"near-atomic: sigma 0.3, q 0.001, 1000 steps", {0.3, 0.001, 1000}, 1e-5},
+    {"near-atomic: sigma 0.7, q 1e-5, 10^5 steps, delta 1e-3", {0.7, 1e-5, 100000}, 1e-3},
+    {"sigma 0.65, q 0.002, 2000 steps, delta 1e-12", {0.65, 0.002, 2000}, 1e-12},
+    {"sigma 1, q 1e-5, 10^6 steps, delta 1e-9", {1, 1e-5, 1000000}, 1e-9},
+    {"sigma 1, q 1, 100 steps", {1, 1, 100}, 1e-5},
 };
 
 template <class Work>
@@ -49,9 +55,35 @@ double median_us(const Work& work) {
   return times[times.size() / 2];
 }
 
+void print_json() {
+  std::printf("[");
+  const char* separator = "";
+  for (const auto& [name, steps, delta] : k_settings) {
+    const Composition composition = compose({&steps, 1});
+    Interval epsilon;
+    const double us = median_us([&] { epsilon = epsilon_at(composition, delta).value; });
+    std::printf(
+        "%s\n {\"name\": \"%s\", \"noise_multiplier\": %.17g, \"sample_rate\": %.17g, \"steps\": %lld, \"delta\": "
+        "%.17g, "
+        "\"epsilon_lower\": %.17g, \"epsilon\": %.17g, \"seconds\": %.3g}",
+        separator, name, steps.noise_multiplier, steps.sample_rate, static_cast<long long>(steps.steps), delta,
+        epsilon.lower, epsilon.upper, us * 1e-6);
+    separator = ",";
+  }
+  std::printf("\n]\n");
+}
+
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
+  if (argc == 2 && std::strcmp(argv[1], "--json") == 0) {
+    print_json();
+    return 0;
+  }
+  if (argc > 1) {
+    std::fprintf(stderr, "usage: bench-accounting [--json]\n");
+    return 2;
+  }
   std::printf("%-46s %12s %12s %8s %10s\n", "setting", "exact [us]", "Renyi [us]", "ratio", "width");
   std::vector<double> ordinary;
   for (const auto& [name, steps, delta] : k_settings) {

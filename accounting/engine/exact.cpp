@@ -24,8 +24,9 @@ constexpr double k_poor_width = 1e-5;          // relative; beyond it the other 
 // Work limits, in nodes times frequencies; one is 1 to 3 ns. Ordinary settings need some 10^4. The first contour of a
 // hard one is small, since it only finds where to put the second.
 constexpr double k_first_work = 6e4;
-constexpr double k_split_work = 1e6;  // up to here the contour beats the split one,
-constexpr double k_easy_work = 2e7;   // and up to here the grid
+constexpr double k_first_work_per_part = 1e6;  // where there are many
+constexpr double k_split_work = 1e6;           // up to here the contour beats the split one,
+constexpr double k_easy_work = 2e7;            // and up to here the grid
 constexpr double k_full_work = 4e7;
 constexpr double k_hard_tolerance = 1e-8;  // of delta, where the limit has been met
 constexpr double k_hard_fineness = 16;
@@ -71,6 +72,10 @@ bool is_within(const Interval& interval, double width) {
   return std::isfinite(interval.upper) && interval.upper - interval.lower <= width * interval.upper;
 }
 
+double first_contour_work(const ComposedLoss& loss) {
+  return loss.parts.size() < 2 ? k_first_work : k_first_work_per_part * static_cast<double>(loss.parts.size());
+}
+
 // The contour first, since it is quick and narrow for all ordinary settings. When it would need more work than is
 // worth it, the grid; when that is not narrow either, both with all their might.
 Found epsilon_in_direction(const Composition& composition, Direction direction, const ComposedLoss& loss,
@@ -80,7 +85,7 @@ Found epsilon_in_direction(const Composition& composition, Direction direction, 
   if (!(saddle.epsilon > 0)) saddle = saddle_at_epsilon(rough, 0);
   Found found{{0, k_inf}};
   Interval& best = found.value;
-  const double first_work = k_first_work * static_cast<double>(std::max<std::size_t>(1, loss.parts.size()));
+  const double first_work = first_contour_work(loss);
   Contour::Options options{.max_work = first_work};
   double previous_width = k_inf;
   for (int attempt = 0; attempt < k_max_attempts; ++attempt) {
@@ -130,8 +135,7 @@ CappedDelta delta_with_caps(const Composition& composition, Direction direction,
   Found found{{0, std::min(1.0, std::exp(bound) + loss.lost_mass())}};
   Interval& best = found.value;
   if (saddle.log_delta < k_smallest_log_delta) return {found, saddle.log_delta};
-  const auto parts = static_cast<double>(std::max<std::size_t>(1, loss.parts.size()));
-  const Contour contour(loss, rough, saddle, {.max_work = k_first_work * parts});
+  const Contour contour(loss, rough, saddle, {.max_work = first_contour_work(loss)});
   best = intersection(best, contour.delta(epsilon));
   if (!contour.limited()) return {found, saddle.log_delta};
   const bool easy = contour.wanted_work() <= k_easy_work;
