@@ -16,6 +16,7 @@ constexpr std::size_t k_max_nodes = 1 << 16;
 constexpr double k_frequency_work = 64;    // of one frequency apart from its nodes, in nodes
 constexpr double k_step_rounding = 2e-14;  // of one step's transform, about
 constexpr double k_rough_error = 1e-9;     // allowed for in what the decay bound is told
+constexpr double k_fewest_nodes = 128;     // of a part, about
 constexpr double k_stride = 16;            // between two frequencies tried
 
 }  // namespace
@@ -41,7 +42,11 @@ void Contour::choose_spacing(const Saddle& saddle, RoughCumulant& rough, double 
 
 double Contour::log_decay(double frequency) const {
   double total = -0.5 * loss_.gaussian_mu_squared * frequency * frequency;
-  for (std::size_t i = 0; i < decay_.size(); ++i) total += loss_.parts[i].steps * decay_[i].log_bound(frequency);
+  for (std::size_t i = 0; i < decay_.size(); ++i) {
+    double bound = decay_[i].log_bound(frequency);
+    if (shift_[i]) bound = std::min(bound, shift_[i]->log_bound(frequency) - least_[i]);
+    total += loss_.parts[i].steps * bound;
+  }
   return total;
 }
 
@@ -83,8 +88,16 @@ void Contour::choose_nodes(const Saddle& saddle, RoughCumulant& rough, const Opt
   for (std::size_t i = 0; i < loss_.parts.size(); ++i) {
     told.push_back(rough.log_transform(i, c_) + k_rough_error);
     decay_.emplace_back(loss_.parts[i].law, c_, told[i], options.fineness);
+    shift_.emplace_back();
+    if (loss_.parts[i].law.has_window()) shift_.back().emplace(loss_.parts[i].law, c_);
+    least_.push_back(told[i] - 2 * k_rough_error);
   }
   const double needed = needed_frequency(saddle, rough(c_).value, options.tolerance);
+  wanted_work_ = k_fewest_nodes * needed / spacing_;
+  if (wanted_work_ > options.hopeless_work) {
+    limited_ = true;
+    return;
+  }
   double ceiling = k_inf;  // where the work would exceed its limit
   // In strides, since nodes for a frequency that turns out to be too high are dear.
   highest_ = std::min(needed, 10 * k_stride / std::sqrt(saddle.second));
@@ -105,6 +118,7 @@ void Contour::choose_nodes(const Saddle& saddle, RoughCumulant& rough, const Opt
     }
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
       const double log_transform = nodes_[i].log_transform + nodes_[i].error(c_, 0);
+      least_[i] = std::min(least_[i], nodes_[i].log_transform - 2 * nodes_[i].error(c_, 0) - k_rough_error);
       if (log_transform > told[i]) decay_[i] = DecayBound(loss_.parts[i].law, c_, log_transform, options.fineness);
     }
     return;

@@ -1,11 +1,13 @@
 #pragma once
 
+#include <limits>
 #include <optional>
 #include <ripieno/accounting/engine/aliasing.hpp>
 #include <ripieno/accounting/engine/contour_sum.hpp>
 #include <ripieno/accounting/engine/decay_bound.hpp>
 #include <ripieno/accounting/engine/moments.hpp>
 #include <ripieno/accounting/engine/quadrature.hpp>
+#include <ripieno/accounting/engine/shift_bound.hpp>
 #include <vector>
 
 namespace ripieno::accounting {
@@ -20,6 +22,7 @@ class Contour {
     double tolerance = 1e-12;  ///< aimed-at error, relative to the delta of the saddle
     double fineness = 1;       ///< of the decay bound; more is worth its time where many frequencies are needed
     double max_work = 6e7;     ///< nodes times frequencies; beyond it the interval gets wider instead
+    double hopeless_work = std::numeric_limits<double>::infinity();  ///< beyond it, about, nothing is tried: [0, 1]
   };
   Contour(const ComposedLoss& loss, RoughCumulant& rough, const Saddle& saddle, const Options& options);
 
@@ -32,6 +35,8 @@ class Contour {
   [[nodiscard]] bool limited() const { return limited_; }
   /// About how much work would have been needed without the limit.
   [[nodiscard]] double wanted_work() const { return wanted_work_; }
+  /// False when nothing was tried.
+  [[nodiscard]] bool tried() const { return highest_ > 0; }
   /// Width of the certified interval of delta relative to delta at `epsilon`.
   [[nodiscard]] double relative_width(double epsilon) const;
 
@@ -54,7 +59,9 @@ class Contour {
   double highest_ = 0;              // largest frequency summed
   std::vector<TiltedNodes> nodes_;  // one a part; emptied once summed
   std::vector<DecayBound> decay_;
-  double log_scale_ = 0;  // ln E e^{cL}
+  std::vector<std::optional<ShiftBound>> shift_;  // of windowed laws
+  std::vector<double> least_;                     // ln E e^{cL} of each part, or less
+  double log_scale_ = 0;                          // ln E e^{cL}
   std::optional<ContourSum> sum_;
 };
 

@@ -24,19 +24,22 @@ DecayBound::DecayBound(const LossLaw& law, double c, double log_transform, doubl
   const double variance = law.sigma() * law.sigma();
   const double z = law.order(c);
   const LossLaw::Range range = law.support(c);
-  const double spacing = std::min(0.2 * law.sigma(), 0.3 * variance) / fineness;
+  const Window::Edge& edge = law.window().high;
+  const double steepest = std::isfinite(edge.centre) ? 0.5 * edge.width : std::numeric_limits<double>::infinity();
+  const double spacing = std::min({0.2 * law.sigma(), 0.3 * variance, steepest}) / fineness;
   const auto cells = static_cast<std::size_t>(std::clamp((range.high - range.low) / spacing, 32.0, 8000.0));
   const double dx = (range.high - range.low) / static_cast<double>(cells);
   const double dw = dx / variance;
 
   // The density of the loss at l(x) is integrand(x) / (A l'(x)), l' = r / s^2.
   struct Point {
-    double density, slope, posterior;
+    double density, slope, posterior, share_slope;
   };
   const auto at = [&](double x) {
     const auto [ratio, r] = law.at(x);
-    const double density = std::exp(law.log_integrand(x, z, ratio) - log_transform) * variance / r;
-    return Point{density, (-x - 1 + (z + 1) * r) / variance, r};
+    const double density = std::exp(law.log_integrand(x, z, ratio) + law.log_share(x) - log_transform) * variance / r;
+    const double share_slope = law.share_slope(x);
+    return Point{density, (-x - 1 + (z + 1) * r) / variance + share_slope, r, share_slope};
   };
   std::vector<double> height(cells);
   std::vector<double> distance(cells + 1);  // losses of the cell edges, from the first
@@ -47,9 +50,10 @@ DecayBound::DecayBound(const LossLaw& law, double c, double log_transform, doubl
   for (std::size_t i = 0; i < cells; ++i) {
     const Point right = at(range.low + dx * static_cast<double>(i + 1));
     distance[i + 1] = distance[i] + std::log1p(left.posterior * odds_growth);
-    // Bounds on the slope of ln(density), (-x - 1 + (z+1) r) / s^2, over the cell. Where its sign is not sure, the
-    // density may dip below or rise above its ends by no more than the slope times half the cell.
-    const double shift = dw + std::abs(z + 1) * (right.posterior - left.posterior) / variance;
+    // Bounds on the slope of ln(density), (-x - 1 + (z+1) r) / s^2 and that of the window, over the cell. Where its
+    // sign is not sure, the density may dip below or rise above its ends by no more than the slope times half the cell.
+    const double shift =
+        dw + std::abs(z + 1) * (right.posterior - left.posterior) / variance + (left.share_slope - right.share_slope);
     const bool one_sign = std::abs(left.slope) > shift;
     const double excess = one_sign ? 1 : std::exp(0.5 * dx * (std::abs(left.slope) + shift));
     const double low = std::min(left.density, right.density) / excess;

@@ -13,7 +13,8 @@ namespace ripieno::accounting {
 /// bound is the total variation of the density over u.
 class DecayBound {
  public:
-  /// `log_transform` must be at least ln E e^{cL}. A greater `fineness` costs time and makes the bound tighter.
+  /// `log_transform` must be at least ln E e^{cL}. A window of the law has no lower edge. A greater `fineness` costs
+  /// time and makes the bound tighter.
   DecayBound(const LossLaw& law, double c, double log_transform, double fineness = 1);
 
   /// ln of the bound; non-increasing in `frequency`.

@@ -82,30 +82,35 @@ Found epsilon_in_direction(const Composition& composition, Direction direction, 
                            RoughCumulant& rough, double delta) {
   const double log_delta = std::log(delta);
   Saddle saddle = saddle_at_delta(rough, log_delta);
-  if (!(saddle.epsilon > 0)) saddle = saddle_at_epsilon(rough, 0);
+  const bool has_place = saddle.epsilon > 0;
+  if (!has_place) saddle = saddle_at_epsilon(rough, 0);
   Found found{{0, k_inf}};
   Interval& best = found.value;
   const double first_work = first_contour_work(loss);
+  const bool can_split = direction == Direction::remove && split_applies(composition, log_delta);
   Contour::Options options{.max_work = first_work};
+  if (can_split && has_place) options.hopeless_work = k_split_work;
   double previous_width = k_inf;
   for (int attempt = 0; attempt < k_max_attempts; ++attempt) {
     const Contour contour(loss, rough, saddle, options);
     if (contour.delta(0).upper <= delta) return {{0, 0}};
-    double guess = newton(contour, log_delta, saddle.epsilon);
+    double guess = contour.tried() ? newton(contour, log_delta, saddle.epsilon) : saddle.epsilon;
     if (!(guess > 0)) guess = saddle.epsilon;
     best = intersection(best, invert(contour, delta, guess));
     const double width = best.upper - best.lower;
     const double enough = contour.wanted_work() > first_work ? k_grid_width : k_good_width;
-    if (width <= enough * best.lower || width > 0.9 * previous_width) break;
+    if (width <= enough * best.lower || (contour.tried() && width > 0.9 * previous_width)) break;
     if (std::isfinite(width)) previous_width = width;
     options.max_work = std::max(k_full_work, options.max_work);
-    if (contour.limited() && contour.wanted_work() > k_split_work && !found.by_split &&
-        direction == Direction::remove && split_applies(composition, log_delta)) {
+    options.hopeless_work = k_inf;
+    if (contour.limited() && contour.wanted_work() > k_split_work && !found.by_split && can_split) {
       found.by_split = true;
       best = intersection(best, split_epsilon(composition, delta, guess));
       if (is_within(best, k_grid_width)) break;
+      best = intersection(best, kept_epsilon(composition, delta, guess));
+      if (is_within(best, k_grid_width)) break;
     }
-    if (contour.limited() && contour.wanted_work() > k_easy_work) {
+    if (contour.limited() && (contour.wanted_work() > k_easy_work || !contour.tried())) {
       if (!found.by_grid && grid_applies(loss, log_delta)) {
         found.by_grid = true;
         best = intersection(best, grid_epsilon(loss, rough, delta, guess, k_grid_width));

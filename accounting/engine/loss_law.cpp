@@ -66,7 +66,18 @@ double LossLaw::lost_mass() const {
   if (std::isinf(cap_)) return 0;
   const double mass = (1 - q_) * normal_cdf(-cap_ / sigma_) + q_ * normal_cdf((1 - cap_) / sigma_);
   // The far tail is sensitive to rounding of its argument: relative error up to (x/s)^2 roundings.
-  return mass * (1 + 16 * k_unit_roundoff * (1 + cap_ * cap_ / (sigma_ * sigma_)));
+  const double rounding = 16 * k_unit_roundoff * (1 + cap_ * cap_ / (sigma_ * sigma_));
+  // What a window lets through beyond the cap is at most its upper edge's share at the cap.
+  const auto& [centre, width] = window_.high;
+  const double share = has_window_ && std::isfinite(centre) ? normal_cdf((centre - cap_) / width) : 1;
+  return mass * share * (1 + rounding + 1e-12);
+}
+
+double LossLaw::share_slope(double x) const {
+  const auto& [centre, width] = window_.high;
+  if (!has_window_ || std::isinf(centre)) return 0;
+  const double a = (centre - x) / width;
+  return -std::exp(-0.5 * a * a - log_normal_cdf(a)) / (width * std::sqrt(2 * std::numbers::pi));
 }
 
 LossLaw::Point LossLaw::at(double x) const {

@@ -51,7 +51,7 @@ class LossLaw {
   [[nodiscard]] double q() const { return q_; }
   [[nodiscard]] Direction direction() const { return direction_; }
   [[nodiscard]] double cap() const { return cap_; }
-  /// P(x > cap), rounded up; 0 without a cap.
+  /// P(x > cap) as seen through the window, rounded up; 0 without a cap.
   [[nodiscard]] double lost_mass() const;
 
   /// z of A(z) for the moment generating function at c.
@@ -75,6 +75,7 @@ class LossLaw {
     return log_density_ - x * x * half_precision_ + z * ratio;
   }
 
+  [[nodiscard]] bool has_window() const { return has_window_; }
   [[nodiscard]] const Window& window() const { return window_; }
   /// ln of the window's share at x; 0 without a window.
   [[nodiscard]] double log_share(double x) const;
@@ -82,6 +83,9 @@ class LossLaw {
   [[nodiscard]] double log_share_bound(double left, double right, double height) const {
     return has_window_ ? ShareBound(window_, left, right).at(height) : 0;
   }
+
+  /// d log_share / dx of a window without a lower edge: non-increasing, never positive.
+  [[nodiscard]] double share_slope(double x) const;
 
   struct Range {
     double low, high;

@@ -90,7 +90,7 @@ void RoughCumulant::extend(double c) {
       for (std::size_t j = 0; j < GaussLegendre::k_points; ++j) {
         const double x = range.low + half * (2 * k + 1 + rule.abscissa[j]);
         table.loss.push_back(law.at(x).log_ratio);
-        table.log_weight.push_back(law.log_integrand(x, 0, 0) + std::log(half * rule.weight[j]));
+        table.log_weight.push_back(law.log_integrand(x, 0, 0) + law.log_share(x) + std::log(half * rule.weight[j]));
       }
     }
   }

@@ -34,11 +34,12 @@ ShiftBound::ShiftBound(const LossLaw& law, double c) : paths_(std::size(k_shifts
   const double z = law.order(c);
   const auto& [low_edge, high_edge] = law.window();
   LossLaw::Range range = law.support(c);
-  range.low -= k_further_left * low_edge.width;
-  const double width = 0.35 * std::min({law.sigma(), low_edge.width, high_edge.width});
+  const double low_width = std::isfinite(low_edge.centre) ? low_edge.width : k_inf;
+  range.low -= k_further_left * std::min(law.sigma(), low_width);
+  const double width = 0.35 * std::min({law.sigma(), low_width, high_edge.width});
   const int cells = std::clamp(static_cast<int>(std::ceil((range.high - range.low) / width)), 8, k_most_cells);
   const double dx = (range.high - range.low) / cells;
-  const double low_b = variance / low_edge.width;
+  const double low_b = variance / low_width;
   const double high_b = variance / high_edge.width;
   double x = range.low;
   LossLaw::Point left = law.at(x);

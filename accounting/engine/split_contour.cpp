@@ -230,12 +230,7 @@ Interval SplitContour::delta(double epsilon) const {
 }
 
 ContourSum::Estimate SplitContour::estimate(double epsilon) const {
-  const auto [log_value, slope] = sum_->estimate(epsilon);
-  const double step = 1e-6 * epsilon;
-  const double large = loss_->large(epsilon).lower;
-  const double large_slope = (loss_->large(epsilon + step).lower - large) / step;
-  const double value = std::exp(log_value);
-  return {std::log(value + large), (value * slope + large_slope) / (value + large)};
+  return with_large(sum_->estimate(epsilon), *loss_, epsilon);
 }
 
 }  // namespace ripieno::accounting

@@ -15,6 +15,7 @@ constexpr double k_top_deviations = 9;      // beyond the upper edge, where the 
 constexpr double k_least_factor = 1.1;      // large losses begin between so many
 constexpr double k_most_factor = 2;         // and so many epsilons,
 constexpr double k_most_deviations = 7.5;   // and at most so many sigma beyond one
+constexpr double k_edge_step = 0.05;        // of sigma, in the search for it
 constexpr double k_small_sum = 0.3;         // of epsilon; a least sum that does no harm
 constexpr double k_log_least_chance = -28;  // where Chernoff's bound gives the least sum
 
@@ -29,13 +30,23 @@ Window::Edge lower_edge(const LossLaw& law, double epsilon, double fineness) {
   return {near, std::min(gap / k_edge_deviations, k_edge_width * law.sigma() * law.sigma())};
 }
 
-// Where the tail is heavy, a tilt that makes epsilon likely makes twice that likelier still: the edge must then be
-// near. The power with which the tail falls at epsilon, x epsilon / r(x), tells.
+// Where the tail is heavy, a tilt that makes epsilon likely makes twice that likelier still: the edge is where the tilt
+// that flattens the density at epsilon has grown by e^tail, unless the density keeps the product from growing.
 Window::Edge upper_edge(const LossLaw& law, double epsilon, double tail) {
+  const double sigma = law.sigma();
   const double surely = law.output(epsilon);
-  const double power = std::max(surely, 1.0) * epsilon / law.at(surely).posterior;
-  const double factor = std::clamp(1 + tail / power, k_least_factor, k_most_factor);
-  const double far = std::min(law.output(factor * epsilon), surely + k_most_deviations * law.sigma());
+  const LossLaw::Point there = law.at(surely);
+  const double tilt = std::max(surely, sigma) / there.posterior;
+  // The share falls to the left of the edge faster than the density grows, so that little of it is below epsilon.
+  const double gap = std::min(k_most_deviations * sigma,
+                              0.5 * k_edge_deviations * k_edge_deviations * sigma * sigma / std::max(surely, sigma));
+  double far = surely + k_edge_step * sigma;
+  for (; far < surely + gap; far += k_edge_step * sigma) {
+    const double growth = tilt * (law.at(far).log_ratio - there.log_ratio);
+    const double fall = (far - surely) * (far + surely) / (2 * sigma * sigma);
+    if (growth > tail && growth - fall > 0.5) break;
+  }
+  far = std::clamp(far, law.output(k_least_factor * epsilon), law.output(k_most_factor * epsilon));
   return {far, (far - surely) / k_edge_deviations};
 }
 
@@ -94,6 +105,15 @@ double SplitLoss::steps() const {
   return total;
 }
 
+ComposedLoss SplitLoss::kept() const {
+  ComposedLoss loss;
+  for (const auto& [small, middle, steps] : parts_) {
+    const LossLaw law(middle.sigma(), middle.q(), Direction::remove, middle.cap());
+    loss.parts.push_back({law.within({.high = middle.window().high}), steps});
+  }
+  return loss;
+}
+
 // Payoffs are at most e^epsilon times the mass, without the example, of outcomes that have a large loss and yet a sum
 // below epsilon. All other losses together are practically at least -least.sum, so the large one is then below epsilon
 // + least.sum: the integral of the share times the density up to that output, whose logarithm has a slope of at least
@@ -128,6 +148,14 @@ Interval SplitLoss::large(double epsilon) const {
   constexpr double underflow = 1e-300;
   return {std::max(0.0, linear - rounding - doubtful),
           std::min(most, linear + rounding + leaked + doubtful) + underflow};
+}
+
+ContourSum::Estimate with_large(const ContourSum::Estimate& rest, const SplitLoss& loss, double epsilon) {
+  const double step = 1e-6 * epsilon;
+  const double large = loss.large(epsilon).lower;
+  const double large_slope = (loss.large(epsilon + step).lower - large) / step;
+  const double value = std::exp(rest.log_value);
+  return {std::log(value + large), (value * rest.slope + large_slope) / (value + large)};
 }
 
 MiddleCumulant::MiddleCumulant(const SplitLoss& loss) {

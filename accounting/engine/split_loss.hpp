@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <ripieno/accounting/engine/composition.hpp>
+#include <ripieno/accounting/engine/contour_sum.hpp>
 #include <ripieno/accounting/engine/moments.hpp>
 #include <vector>
 
@@ -38,6 +39,9 @@ class SplitLoss {
 
   [[nodiscard]] const std::vector<Part>& parts() const { return parts_; }
   [[nodiscard]] double steps() const;
+
+  /// The loss of all that is not large, without cuts below.
+  [[nodiscard]] ComposedLoss kept() const;
 
   /// What outcomes with a large loss add to delta(epsilon). Certified.
   [[nodiscard]] Interval large(double epsilon) const;
@@ -83,6 +87,9 @@ class SmallCumulant {
   double epsilon_;
   std::vector<Table> tables_;
 };
+
+/// The estimate of `rest` with what large losses add to it; for Newton's method.
+[[nodiscard]] ContourSum::Estimate with_large(const ContourSum::Estimate& rest, const SplitLoss& loss, double epsilon);
 
 /// Estimates, without certificate, of the measure of sums with some middle and no large loss.
 class MiddleCumulant : public CumulantEstimate {

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <ripieno/accounting/engine/contour.hpp>
 #include <ripieno/accounting/engine/contour_inverse.hpp>
 #include <ripieno/accounting/engine/single_step.hpp>
 #include <ripieno/accounting/engine/split_contour.hpp>
@@ -14,8 +15,52 @@ constexpr std::size_t k_max_parts = 8;  // of which each is cut for itself
 constexpr double k_least_log_delta = -600;
 constexpr int k_max_attempts = 9;
 constexpr SplitContour::Options k_rough{.tolerance = 1e-3};
-constexpr double k_far = 0.03;     // of epsilon; a contour this far off is worth another one
-constexpr double k_narrow = 1e-8;  // relative width that is worth no further contour
+constexpr Contour::Options k_kept_rough{.tolerance = 1e-3, .max_work = 4e6, .hopeless_work = 4e6};
+constexpr Contour::Options k_kept_fine{.tolerance = 1e-9, .max_work = 2e7, .hopeless_work = 2e7};
+constexpr double k_far = 0.03;       // of epsilon; a contour this far off is worth another one
+constexpr double k_fine = 1e-9;      // of epsilon, what is aimed at,
+constexpr double k_coarsest = 1e-8;  // and of delta, at most
+constexpr double k_kept_tail = 2.5;  // SplitLoss::Cuts::tail where nothing but the upper edge counts
+constexpr double k_narrow = 1e-8;    // relative width that is worth no further contour
+
+bool is_narrow(const Interval& interval) {
+  return std::isfinite(interval.upper) && interval.upper - interval.lower <= k_narrow * interval.lower;
+}
+
+// The plain contour of all losses that are not large: for sums of many small losses that large ones would hide, and for
+// few steps with much noise.
+class KeptContour {
+ public:
+  KeptContour(const Composition& composition, double epsilon, double log_delta, double tail,
+              const Contour::Options& options)
+      : split_(composition, epsilon, {.fineness = k_any_fineness, .tail = tail}, least_sum(composition, epsilon)),
+        kept_(split_.kept()),
+        rough_(kept_),
+        contour_(kept_, rough_, place(rough_, epsilon, log_delta), options) {}
+
+  [[nodiscard]] bool resolved() const { return contour_.tried(); }
+  [[nodiscard]] Interval delta(double epsilon) const {
+    const Interval kept = contour_.delta(epsilon);
+    const Interval large = split_.large(epsilon);
+    return {std::min(kept.lower + large.lower, 1.0), std::min(kept.upper + large.upper, 1.0)};
+  }
+  [[nodiscard]] ContourSum::Estimate estimate(double epsilon) const {
+    return with_large(contour_.estimate(epsilon), split_, epsilon);
+  }
+
+ private:
+  static constexpr double k_any_fineness = 4;
+  static Saddle place(RoughCumulant& rough, double epsilon, double log_delta) {
+    Saddle saddle = saddle_at_epsilon(rough, epsilon);
+    saddle.log_delta = log_delta;
+    return saddle;
+  }
+
+  SplitLoss split_;
+  ComposedLoss kept_;
+  RoughCumulant rough_;
+  Contour contour_;
+};
 
 }  // namespace
 
@@ -39,6 +84,22 @@ double rare_guess(const Composition& composition, double delta) {
 
 }  // namespace
 
+Interval kept_epsilon(const Composition& composition, double delta, double guess) {
+  Interval best{0, k_inf};
+  guess = std::max(guess, rare_guess(composition, delta));
+  const Contour::Options* options = &k_kept_rough;
+  for (int attempt = 0; attempt < k_max_attempts && guess > 0; ++attempt) {
+    const KeptContour contour(composition, guess, std::log(delta), k_kept_tail, *options);
+    if (!contour.resolved()) break;
+    const double next = std::clamp(newton(contour, std::log(delta), guess), 0.5 * guess, 2 * guess);
+    best = intersection(best, invert(contour, delta, next));
+    if (options == &k_kept_fine || is_narrow(best)) break;
+    if (std::abs(next - guess) <= k_far * guess) options = &k_kept_fine;
+    guess = next;
+  }
+  return best;
+}
+
 Interval split_epsilon(const Composition& composition, double delta, double guess) {
   Interval best{0, k_inf};
   guess = std::max(guess, rare_guess(composition, delta));
@@ -48,10 +109,10 @@ Interval split_epsilon(const Composition& composition, double delta, double gues
     if (!contour.resolved()) break;
     const double next = std::clamp(newton(contour, std::log(delta), guess), 0.2 * guess, 5 * guess);
     best = intersection(best, invert(contour, delta, next));
-    if (std::isfinite(best.upper) && best.upper - best.lower <= k_narrow * best.lower) break;
+    if (is_narrow(best)) break;
     const bool near = std::abs(next - guess) <= k_far * guess;
     if (near && options.tolerance < k_rough.tolerance) break;
-    if (near) options = {};
+    if (near) options.tolerance = std::clamp(k_fine * -contour.estimate(next).slope * next, k_fine, k_coarsest);
     guess = next;
   }
   return best;

@@ -40,6 +40,20 @@ TEST(Oracle, Invariant_P9_TheIntervalHoldsTheTruthInEveryRow) {
   }
 }
 
+// No floor of rounding: a rarer failure costs more, and is known as well.
+TEST(Oracle, TinyDeltasAreKnownAsWell) {
+  const SubsampledGaussian settings[] = {{1, .01, 1000}, {.66, 2.2e-6, 22}, {1, .001, 10}, {.5, .1, 100}, {1, 1, 100}};
+  for (const SubsampledGaussian& steps : settings) {
+    double last = 0;
+    for (const double delta : {1e-3, 1e-10, 1e-30, 1e-60, 1e-100}) {
+      const Interval epsilon = epsilon_at(compose({&steps, 1}), delta).value;
+      EXPECT_GE(epsilon.lower, last);
+      EXPECT_LE(epsilon.upper - epsilon.lower, 1e-6 * epsilon.upper) << steps.noise_multiplier << " " << delta;
+      last = epsilon.upper;
+    }
+  }
+}
+
 TEST(Oracle, DeltaAtTheKnownEpsilonIsTheKnownDelta) {
   for (const Row& row : oracle()) {
     if (row.epsilon == 0) continue;
