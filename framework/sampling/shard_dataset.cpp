@@ -11,12 +11,20 @@ namespace ripieno {
 
 namespace {
 
-/// Integers that nothing scales are ids: tokens, categories. float32 carries them exactly up to 2^24.
+/// Integers that nothing scales are ids: tokens, categories.
 bool holds_ids(const io::ShardSet& shards) {
   const io::DType stored = shards.stored_dtype();
   const io::Normalisation& normalisation = shards.shard(0).normalisation;
   return (stored == io::DType::i32 || stored == io::DType::i64) && normalisation.scale == 1 &&
          normalisation.mean.empty();
+}
+
+/// Ids that were read as float32, which carries them exactly below 2^24.
+at::Tensor as_ids(const at::Tensor& x) {
+  constexpr float k_exact = 0x1p24F;
+  if (x.numel() > 0 && x.abs().max().item<float>() >= k_exact)
+    throw DataError("the dataset holds an id of 2^24 or more", "ids are read exactly only below that", "renumber them");
+  return x.to(at::kLong);
 }
 
 }  // namespace
@@ -35,7 +43,7 @@ std::pair<at::Tensor, at::Tensor> ShardDataset::gather(std::span<const std::int6
   at::Tensor x = at::empty(sizes, at::TensorOptions(at::kFloat));
   at::Tensor y = at::empty({sizes[0]}, at::TensorOptions(at::kLong));
   shards_->gather_x(ids, {x.mutable_data_ptr<float>(), static_cast<std::size_t>(x.numel())});
-  if (holds_ids(*shards_)) x = x.to(at::kLong);
+  if (holds_ids(*shards_)) x = as_ids(x);
   shards_->gather_y(ids, {y.mutable_data_ptr<std::int64_t>(), ids.size()});
   return {std::move(x), std::move(y)};
 }

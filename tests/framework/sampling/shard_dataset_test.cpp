@@ -62,6 +62,26 @@ TEST_F(ShardDatasetTest, GathersNormalisedRowsAcrossShards) {
   EXPECT_GT(x[2][1][1].item<float>(), x[0][0][0].item<float>());
 }
 
+TEST_F(ShardDatasetTest, IntegersThatNothingScalesComeAsIds) {
+  const auto of_ids = [this](const std::string& name, std::int64_t largest, float scale) {
+    const std::vector<std::int64_t> ids{0, 7, largest, 1}, labels{0, 1};
+    io::DatasetSpec spec;
+    spec.dtype = io::DType::i64;
+    spec.example_shape = {2};
+    spec.normalisation.scale = scale;
+    return ShardDataset(std::make_shared<io::ShardSet>(
+        io::ShardSet::open(io::write_dataset(folder_ / name, spec, std::as_bytes(std::span(ids)), labels))));
+  };
+  constexpr std::int64_t k_largest = (1 << 24) - 1;
+  const std::vector<std::int64_t> both{1, 0};
+  EXPECT_TRUE(
+      of_ids("ids", k_largest, 1)
+          .gather(both)
+          .first.equal(at::tensor({k_largest, std::int64_t{1}, std::int64_t{0}, std::int64_t{7}}).view({2, 2})));
+  EXPECT_EQ(of_ids("scaled", k_largest, 0.5F).gather(both).first.scalar_type(), at::kFloat);
+  EXPECT_THROW((void)of_ids("large", k_largest + 1, 1).gather(both), DataError);
+}
+
 TEST_F(ShardDatasetTest, Invariant_P7_GathersNothingWithTheShapeOfARow) {
   const ShardDataset dataset(write());
   const auto [x, y] = dataset.gather({});
