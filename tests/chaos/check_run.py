@@ -122,6 +122,9 @@ def check(out, earlier=b""):
     ledger = read_ledger(content)
     released, broken = releases(out / "operator.jsonl")
     require(released <= ledger.charged, f"{released} releases were made but {ledger.charged} are counted")
+    # A blow may fall between record and release, or between release and note: one record for each that had a segment.
+    unexplained = ledger.charged - released - broken - len(ledger.segments)
+    require(unexplained <= 0, f"{ledger.charged} records for {released} releases in {len(ledger.segments)} segments")
     return {"charged": ledger.charged, "released": released, "unreadable_notes": broken,
             "segments": len(ledger.segments), "checkpoints": check_checkpoints(out / "checkpoints", ledger)}, content
 
