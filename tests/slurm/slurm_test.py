@@ -267,6 +267,7 @@ class SlurmTest(unittest.TestCase):
     def test_the_time_limit_is_no_crash(self):
         run = Run(self, "limit", steps=4000, reserve_steps=0, checkpoint_every=0)
         job = run.submit("--nodes=2", "--ntasks-per-node=1", "--time=1", "--signal=B:USR1@10")
+        run.wait_steps(5)
         self.cluster.wait_state(job, ["PENDING"], 150)
         self.assertEqual(len(run.segments()), 1)
         self.assertTrue(list((run.out / "checkpoints").iterdir()), "checkpointed while there was time")

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <ripieno/accounting/base/sha256.hpp>
+#include <ripieno/accounting/base/sha256_compress.hpp>
 #include <ripieno/accounting/base/text.hpp>
 #include <string>
 #include <vector>
@@ -46,6 +47,18 @@ TEST(HmacSha256, MatchesThePublishedVectors) {
   EXPECT_EQ(
       hmac(std::vector<std::uint8_t>(131, 0xaa), bytes_of("Test Using Larger Than Block-Size Key - Hash Key First")),
       "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
+}
+
+TEST(Sha256, TheProcessorsInstructionsDoWhatThePortableCodeDoes) {
+  using namespace sha256_detail;
+  if (!has_instructions()) GTEST_SKIP() << "this processor has none";
+  std::vector<std::uint8_t> blocks(64 * 5);
+  for (std::size_t i = 0; i < blocks.size(); ++i) blocks[i] = static_cast<std::uint8_t>(i * i + 7 * i);
+  State portable{1, 2, 3, 0x80000000, 0xffffffff, 6, 7, 8};
+  State fast = portable;
+  compress_portable(portable, blocks.data(), 5);
+  compress_with_instructions(fast, blocks.data(), 5);
+  EXPECT_EQ(fast, portable);
 }
 
 }  // namespace
