@@ -40,7 +40,7 @@ def load_script(path):
 testcluster = load_script(ROOT / "slurm/testcluster")
 
 SKIPPED = 77
-DEADLINE_S = 30  # by which every process of a job that was hit has ended
+DEADLINE_S = 60  # by which every process of a job that was hit has ended, on a busy machine too
 FAKE_TIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"
 CHECKPOINTED, DATA, PRIVACY = 85, 3, 4
 
@@ -168,15 +168,19 @@ class Chaos:
         with contextlib.suppress(OSError), open(filler, "wb", buffering=0) as file:
             while file.write(bytes(4096)) == 4096:
                 pass
-        code = self.wait_until_gone(job)
-        filler.unlink()
+        try:
+            code = self.wait_until_gone(job)
+        finally:
+            filler.unlink()
         if code not in [DATA, PRIVACY]:
             raise Failure(f"on a full disk the run ended with {code}: {self.log_text()}")
 
     def write_protect(self):
         subprocess.run(["mount", "-o", "remount,ro", self.disk], check=True)
-        code = self.wait_until_gone(self.launch(self.some_nodes()))
-        subprocess.run(["mount", "-o", "remount,rw", self.disk], check=True)
+        try:
+            code = self.wait_until_gone(self.launch(self.some_nodes()))
+        finally:
+            subprocess.run(["mount", "-o", "remount,rw", self.disk], check=True)
         if code not in [DATA, PRIVACY]:
             raise Failure(f"in a read-only folder the run ended with {code}: {self.log_text()}")
 
