@@ -1,7 +1,8 @@
 // What a checkpoint costs the steps that go on beside it, and how long the ledger's appends take meanwhile. Windows of
 // steps with one checkpoint and windows without take turns; a step records itself in the ledger and reads and writes
-// parameters and momentum once, as an optimizer does. Prints the step time that one checkpoint costs as a share of a
-// minute, the median over the rounds, and the longest append in either kind of window.
+// parameters and momentum once, as an optimizer does; a window lasts until its checkpoint is written. Prints the step
+// time that one checkpoint costs as a share of a minute, the median over the rounds, and the longest append in either
+// kind of window.
 //   bench-checkpoint [--parameters P] [--window SECONDS] [--rounds N] [--out DIR]    default 100000000 20 3 and .
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -50,7 +51,7 @@ class Loop {
     Window window;
     const auto start = Clock::now();
     if (with_checkpoint) saver_.save(state_, ledger_);
-    while (seconds_since(start) < window_s) {
+    while (seconds_since(start) < window_s || saver_.writing()) {
       window.longest_append_s = std::max(window.longest_append_s, step());
       ++window.steps;
     }

@@ -55,6 +55,10 @@ void CheckpointSaver::save(const TrainingState& state, const Ledger& ledger) {
   });
 }
 
+bool CheckpointSaver::writing() const {
+  return writing_.valid() && writing_.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
+}
+
 void CheckpointSaver::wait() {
   if (writing_.valid()) writing_.get();
 }

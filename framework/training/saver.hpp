@@ -24,6 +24,8 @@ class CheckpointSaver {
   void save(const TrainingState& state, const Ledger& ledger);
   /// Returns once the last checkpoint is on the disk; rethrows what went wrong.
   void wait();
+  /// Whether the last checkpoint is still on its way to the disk.
+  [[nodiscard]] bool writing() const;
   /// How long the slowest checkpoint so far took to write.
   [[nodiscard]] double longest_write_s() const { return longest_write_s_; }
 
