@@ -9,11 +9,13 @@ namespace {
 
 constexpr double k_inf = std::numeric_limits<double>::infinity();
 constexpr double k_shifts[] = {0.2, 0.4, 0.7, 1.1, 1.6};  // t
-constexpr double k_rounding = 1e-9;                       // of the logarithm of a cell's bound, generously
-constexpr double k_further_left = 6;                      // widths; there e^{-u Im l} does not help
+constexpr double k_near_enough = 0.4;
+constexpr double k_rounding = 1e-9;   // of the logarithm of a cell's bound, generously
+constexpr double k_further_left = 6;  // widths; there e^{-u Im l} does not help
 constexpr int k_most_cells = 600;
 
-// ln of the largest e^{-x^2/2s^2 + zl} on [left, right], over its value at x = 0: the slope of its logarithm,
+// ln of the largest e^{-x^2/2s^2 + zl} on [left, right], over its value at x =
+// 0: the slope of its logarithm,
 // (-x + z r) / s^2 with r growing, lies between two numbers there.
 double log_peak(const LossLaw& law, double z, double left, double right, const LossLaw::Point& p,
                 const LossLaw::Point& q) {
@@ -27,9 +29,19 @@ double log_peak(const LossLaw& law, double z, double left, double right, const L
   return std::max(at_left, at_right) + std::min(steepest, -flattest) * (right - left);
 }
 
+// A window grows along the path like e^{(t s^2 / width)^2 / 2}: where it is
+// steep, nearer paths are tried as well. `width` is in units of s^2.
+std::vector<double> shifts_for(double width) {
+  std::vector<double> shifts(std::begin(k_shifts), std::end(k_shifts));
+  const double nearness = width / k_shifts[0];
+  if (nearness > k_near_enough) return shifts;
+  for (const double t : k_shifts) shifts.push_back(nearness * t);
+  return shifts;
+}
+
 }  // namespace
 
-ShiftBound::ShiftBound(const LossLaw& law, double c) : paths_(std::size(k_shifts)) {
+ShiftBound::ShiftBound(const LossLaw& law, double c) {
   const double variance = law.sigma() * law.sigma();
   const double z = law.order(c);
   const auto& [low_edge, high_edge] = law.window();
@@ -41,6 +53,8 @@ ShiftBound::ShiftBound(const LossLaw& law, double c) : paths_(std::size(k_shifts
   const double dx = (range.high - range.low) / cells;
   const double low_b = variance / low_width;
   const double high_b = variance / high_edge.width;
+  const std::vector<double> shifts = shifts_for(std::min(low_width, high_edge.width) / variance);
+  paths_.resize(shifts.size());
   double x = range.low;
   LossLaw::Point left = law.at(x);
   for (int i = 0; i < cells; ++i) {
@@ -51,9 +65,10 @@ ShiftBound::ShiftBound(const LossLaw& law, double c) : paths_(std::size(k_shifts
     const double odds = left.posterior / (1 - left.posterior);
     const double spread = std::min(left.posterior * (1 - left.posterior), right.posterior * (1 - right.posterior));
     for (std::size_t j = 0; j < paths_.size(); ++j) {
-      const double t = k_shifts[j];
+      const double t = shifts[j];
       const double half_sine = std::sin(0.5 * t);
-      // |e^{zl}| falls by z/2 ln(1 - 4 r (1-r) sin^2(t/2)), the density grows by the square of the shift.
+      // |e^{zl}| falls by z/2 ln(1 - 4 r (1-r) sin^2(t/2)), the density grows
+      // by the square of the shift.
       const double fall = 0.5 * z * std::log1p(-4 * spread * half_sine * half_sine);
       const double growth = 0.5 * t * t * variance + share.at(t * variance);
       const double angle = odds < 1e15 ? std::atan2(odds * std::sin(t), 1 + odds * std::cos(t)) : t;
@@ -64,7 +79,7 @@ ShiftBound::ShiftBound(const LossLaw& law, double c) : paths_(std::size(k_shifts
   }
   // The ends of the paths: as on the real axis, with the same growth.
   for (std::size_t j = 0; j < paths_.size(); ++j) {
-    const double t = k_shifts[j];
+    const double t = shifts[j];
     const double growth = 0.5 * t * t * (variance + low_b * low_b + high_b * high_b) + k_rounding;
     if (range.high < law.cap()) {
       paths_[j].push_back({law.log_right_tail(z, range.high) + growth, paths_[j].back().angle});
