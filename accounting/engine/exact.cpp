@@ -122,6 +122,12 @@ Found epsilon_in_direction(const Composition& composition, Direction direction, 
     saddle = saddle_at_epsilon(rough, guess);
     saddle.log_delta = log_delta;
   }
+  // A contour may also end wide without any limit, where a heavy tail leaves it no good place.
+  if (can_split && !found.by_split && !is_within(best, k_poor_width)) {
+    found.by_split = true;
+    best = intersection(best, split_epsilon(composition, delta, saddle.epsilon));
+    if (!is_within(best, k_grid_width)) best = intersection(best, kept_epsilon(composition, delta, saddle.epsilon));
+  }
   return found;
 }
 
