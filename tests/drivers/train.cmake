@@ -23,7 +23,7 @@ ripieno_add_test(script_train_test
   SOURCES script_train_test.cpp
   LINK ripieno_io
   LABELS mpi
-  TIMEOUT 600)
+  TIMEOUT 900)
 target_compile_definitions(script_train_test PRIVATE
   RIPIENO_MPIEXEC="${MPIEXEC_EXECUTABLE}" RIPIENO_MPIEXEC_FLAGS="${mpiexec_flags}" RIPIENO_PYTHON="${TORCH_PYTHON}"
   RIPIENO_TORCHSCRIPT_MODELS="${RIPIENO_TORCHSCRIPT_MODELS}"
