@@ -16,7 +16,8 @@ constexpr double k_log_share = -20;           // what the ends of losses and ima
 constexpr std::size_t k_coarse_cells = 1500;  // of a pair when only its moments are wanted, about
 constexpr std::size_t k_first_size = 1 << 13;
 constexpr std::size_t k_largest_size = 1 << 18;
-constexpr std::size_t k_most_cells = 1 << 21;
+constexpr std::size_t k_most_cells = 1 << 20;
+constexpr int k_most_attempts = 8;
 constexpr double k_least_order = 1e-4;
 constexpr double k_largest_order = 1e5;
 
@@ -84,7 +85,7 @@ class DirectedPairs {
   [[nodiscard]] double certain() const { return certain_; }
   [[nodiscard]] double out_of_reach() const { return certain_ * (1 + 1e-12) + lost_; }
 
-  /// ln E e^{cL}, about.
+  /// ln E e^{cL} of the upper laws on coarse grids.
   [[nodiscard]] double cumulant(double c) const {
     double total = 0;
     for (const auto& [loss, log_mass, count] : coarse_) {
@@ -100,9 +101,11 @@ class DirectedPairs {
     return total;
   }
 
-  /// Above epsilon by some percent: the best moment bound.
+  /// An upper bound that is mostly some percent above epsilon: the best moment bound on the upper laws. Rounding is
+  /// below 1e-6 of it.
   [[nodiscard]] double moment_epsilon() const {
-    const auto bound = [&](double c) { return (cumulant(c) - log_delta_ + log_payoff(c)) / c; };
+    const double log_left = log_delta_ + std::log1p(-out_of_reach() * std::exp(-log_delta_));
+    const auto bound = [&](double c) { return (cumulant(c) - log_left + log_payoff(c)) / c; };
     return std::max(0.0, bound(best_order(bound)));
   }
   /// ln delta, at most, by the best moment bound.
@@ -166,7 +169,7 @@ class DirectedPairs {
     for (const double factor : {1.1, 1.3, 1.6, 2.0, 2.6, 3.5, 5.0, 8.0, 14.0, 25.0}) {
       const double order = c * factor;
       const double moment = cumulant(order);
-      if (moment > 600) break;  // its exponential is near overflow
+      if (moment - order * lowest > 600) break;  // its exponential is near overflow
       const double end = (moment - log_goal) / order;
       const double images = (moment - order * lowest + log_payoff(order) - log_goal) / (order - c);
       double length = std::max({end - lowest, images, -log_goal / c});
@@ -194,21 +197,28 @@ bool is_narrow(const Interval& interval) {
   return std::isfinite(interval.upper) && interval.upper - interval.lower <= k_width * interval.upper;
 }
 
-// Grids get finer; `read` takes the result from one and aims better.
+// Grids get finer; `read` takes the result from one and aims better. A grid of the same size is worth another try while
+// that narrows the result.
 template <class Read>
 Interval refine(const DirectedPairs& pairs, Interval best, Aim aim, double width, const Read& read) {
-  int retries = 0;
-  for (std::size_t size = k_first_size;;) {
-    best = intersection(best, read(pairs.profile(aim, size), aim));
+  double previous = k_inf;
+  std::size_t size = k_first_size;
+  for (int attempt = 0; attempt < k_most_attempts; ++attempt) {
+    const Interval found = read(pairs.profile(aim, size), aim);
+    best = intersection(best, found);
     if (is_narrow(best)) return best;
-    if (!std::isfinite(best.upper) && ++retries < 4) {
-      aim.spread *= 4;
+    if (!std::isfinite(found.upper)) {
+      aim.spread *= 5;
       continue;
     }
+    const double now = found.upper - found.lower;
     const std::size_t needed = pairs.size_for(aim, width);
-    if (size >= k_largest_size || (size > k_first_size && size >= needed)) return best;
-    size = std::clamp(needed, 2 * size, k_largest_size);
+    const bool is_fine = size >= std::min(needed, k_largest_size);
+    if (is_fine && attempt > 0 && now > 0.5 * previous) return best;
+    previous = now;
+    if (!is_fine) size = std::clamp(needed, 2 * size, k_largest_size);
   }
+  return best;
 }
 
 // `known`: epsilon is at least that, whatever comes out here.
@@ -222,12 +232,13 @@ Interval directed_epsilon(std::span<const PairSteps> composition, Direction dire
     const Interval found = profile.epsilon(delta);
     if (std::isfinite(found.upper)) {
       aim.epsilon = found.upper;
-      aim.spread = std::max(found.upper - found.lower, 1e-3 * found.upper) + 1e-12;
-      aim.lowest = std::max(0.0, found.upper - 4 * aim.spread);
+      aim.spread = 0.01 * found.upper + 1e-12;
+      aim.lowest = found.lower > 0 ? 0.9 * found.lower : 0.5 * found.upper;
     }
     return found;
   };
-  return refine(pairs, {0, k_inf}, {guess, 0.5 * guess + 1e-9, 0}, k_width * std::max(guess, 1e-3), read);
+  return refine(pairs, {0, guess * (1 + 1e-6)}, {guess, 0.02 * guess + 1e-9, guess > 20 ? 0.5 * guess : 0.0},
+                k_width * std::max(guess, 1e-3), read);
 }
 
 Interval directed_delta(std::span<const PairSteps> composition, Direction direction, double epsilon, double known) {
