@@ -10,7 +10,7 @@
 namespace ripieno::accounting {
 namespace {
 
-constexpr MonteCarloOptions k_quick{.draws = 300'000, .failure_probability = 1e-6, .seed = 42};
+constexpr MonteCarloOptions k_quick{.draws = 150'000, .failure_probability = 1e-6, .seed = 42};
 
 // The truth is below the bound, which is above it by what the number of draws leaves open.
 void expect_just_above(double bound, double truth, double slack) {

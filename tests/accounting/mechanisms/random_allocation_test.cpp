@@ -31,7 +31,7 @@ double brute_delta(double z, int steps, double epsilon, int points) {
 }
 
 TEST(RandomAllocation, EqualsBruteForceForFewSteps) {
-  for (const auto& [z, steps, points] : {std::tuple{1.0, 2, 1500}, {0.6, 2, 1500}, {1.5, 3, 150}}) {
+  for (const auto& [z, steps, points] : {std::tuple{1.0, 2, 600}, {0.6, 2, 600}, {1.5, 3, 100}}) {
     const Process process(random_allocation_pair(z, steps), 1);
     for (const double epsilon : {0.1, 0.8, 2.0}) {
       const double brute = brute_delta(z, steps, epsilon, points);
