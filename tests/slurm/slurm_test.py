@@ -13,6 +13,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -105,8 +106,10 @@ class SlurmTest(unittest.TestCase):
         hosts.wait_for(lambda: not self.cluster.slurm("squeue", "--noheader"), 60, "jobs do not end")
 
     def start_again(self, job):
-        """Slurm holds a requeued job back for two minutes; this does not."""
+        """Slurm holds a requeued job back for two minutes; this only until the credential of its old start, which counts
+        in seconds, cannot be taken for that of the new one."""
         self.cluster.wait_state(job, ["PENDING"])
+        time.sleep(3)
         hosts.wait_for(lambda: self.cluster.run("head", ["scontrol", "update", f"jobid={job}", "StartTime=now"]).returncode
                        == 0, 30, "the job does not start again")
 
