@@ -1,87 +1,90 @@
-// Wall time of a clipped step without noise over that of a plain LibTorch step of the same model.
+// A private step (clip, sum, noise, update) beside a plain LibTorch step of the same model.
 //
-//   OMP_NUM_THREADS=2 bench-step [ROUNDS] [BATCH]
+//   bench-step [ROUNDS [MODEL...]]      all models, 20 rounds, by default
 //
-// Both kinds of step run in turn in one process with the same malloc settings; the ratio of the medians is printed,
-// with those of the minima and of CPU times, which a loaded machine disturbs less (waiting threads spin: with more than
-// one thread CPU times say little there).
+// Three kinds of step run in turn in one process with the same malloc settings: plain, private without noise, private
+// with noise. Printed are the ratios of the medians to the plain step, with those of the minima in brackets and of CPU
+// times (waiting threads spin: with more than one thread CPU times say little), at one and at two threads, and what the
+// peak memory of a process that does nothing else is, with malloc as it comes. The draw and the ledger's record, which
+// are made while a step computes, are not part of it.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <malloc.h>
+#include <sys/resource.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <filesystem>
 #include <functional>
+#include <limits>
 #include <memory>
-#include <ripieno/framework/clipping/bookkeeping_engine.hpp>
+#include <ripieno/framework/clipping/clipped_sum.hpp>
+#include <ripieno/framework/core/flat.hpp>
+#include <ripieno/framework/noise/gaussian_noise.hpp>
+#include <ripieno/framework/optim/sgd.hpp>
 #include <string>
 #include <vector>
+
+#include "step_models.hpp"
 
 namespace {
 
 using namespace ripieno;
+using benchmark::Workload;
 
-struct Workload {
-  std::string name;
-  PyTree params;
-  std::vector<at::Tensor> batch;
-  LossFn loss;
+constexpr double k_learning_rate = 1e-3;
+
+/// The steps of one model, each on parameters of its own.
+class Steps {
+ public:
+  explicit Steps(const Workload& workload)
+      : workload_(workload),
+        plain_params_(workload.params.map([](const at::Tensor& leaf) { return leaf.clone(); })),
+        private_params_(workload.params.map([](const at::Tensor& leaf) { return leaf.clone(); })),
+        engine_(make_engine(EngineKind::bookkeeping,
+                            {.max_spread = std::numeric_limits<double>::infinity()})),
+        sgd_(optim::sgd({.lr = k_learning_rate})),
+        sgd_state_(sgd_.init(workload.params)) {}
+
+  void plain() {
+    const at::AutoGradMode grad_mode(true);
+    std::vector<at::Tensor> leaves;
+    for (const at::Tensor& leaf : plain_params_.leaves()) leaves.push_back(leaf.detach().requires_grad_(true));
+    const at::Tensor loss = workload_.loss(plain_params_.with_leaves(leaves), workload_.batch).mean();
+    const std::vector<at::Tensor> gradients = torch::autograd::grad({loss}, leaves);
+    const at::NoGradGuard no_grad;
+    for (std::size_t i = 0; i < leaves.size(); ++i) leaves[i].sub_(gradients[i], k_learning_rate);
+  }
+
+  void clipped() { private_step(0); }
+  void noised() { private_step(1.1); }
+
+ private:
+  void private_step(double noise_multiplier) {
+    const ClippingOptions options{.clipping_norm = 1};
+    const std::int64_t n = workload_.batch[0].size(0);
+    const ClippedSum sum = clipped_sum(*engine_, workload_.loss, private_params_, workload_.batch,
+                                       microbatch_cuts(n, 0), options);
+    if (noise_multiplier > 0) {
+      const auto [noise, state] = gaussian_noise(
+          {.noise_multiplier = noise_multiplier, .key = key(1), .threads = at::get_num_threads()});
+      (void)noise.apply_(sum.flat, 1, step_++);
+    }
+    sgd_.step_(private_params_, unflatten(private_params_, sum.flat), sgd_state_, static_cast<double>(n));
+  }
+
+  const Workload& workload_;
+  PyTree plain_params_, private_params_;
+  std::unique_ptr<ClippingEngine> engine_;
+  optim::Sgd sgd_;
+  optim::SgdState sgd_state_;
+  std::int64_t step_ = 0;
 };
-
-at::Tensor weight(at::IntArrayRef shape) {
-  const double fan_in = static_cast<double>(at::empty(shape).numel()) / static_cast<double>(shape[0]);
-  return at::randn(shape) / std::sqrt(fan_in);
-}
-
-PyTree layer(at::IntArrayRef shape) { return PyTree{{"weight", weight(shape)}, {"bias", at::zeros({shape[0]})}}; }
-
-at::Tensor linear(const at::Tensor& x, const PyTree& p) { return at::linear(x, p["weight"], p["bias"]); }
-
-at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& labels) {
-  return -at::log_softmax(logits, 1).gather(1, labels.unsqueeze(1)).squeeze(1);
-}
-
-std::vector<at::Tensor> images(std::int64_t batch_size) {
-  return {at::randn({batch_size, 1, 28, 28}), at::randint(10, {batch_size}, at::kLong)};
-}
-
-Workload perceptron(std::int64_t batch_size) {
-  return {"MLP 784-1024-1024-10",
-          PyTree{{"a", layer({1024, 784})}, {"b", layer({1024, 1024})}, {"c", layer({10, 1024})}}, images(batch_size),
-          [](const PyTree& p, std::span<const at::Tensor> batch) {
-            const at::Tensor h = at::relu(linear(batch[0].flatten(1), p["a"]));
-            return cross_entropy(linear(at::relu(linear(h, p["b"])), p["c"]), batch[1]);
-          }};
-}
-
-/// The convolutional network of Papernot et al., "Tempered sigmoid activations for deep learning with differential
-/// privacy".
-Workload tanh_network(std::int64_t batch_size) {
-  return {
-      "tanh CNN",
-      PyTree{
-          {"a", layer({16, 1, 8, 8})}, {"b", layer({32, 16, 4, 4})}, {"c", layer({32, 512})}, {"d", layer({10, 32})}},
-      images(batch_size), [](const PyTree& p, std::span<const at::Tensor> batch) {
-        at::Tensor h = at::conv2d(batch[0], p["a"]["weight"], p["a"]["bias"], {2, 2}, at::IntArrayRef{3, 3});
-        h = at::max_pool2d(at::tanh(h), 2, 1);
-        h = at::conv2d(h, p["b"]["weight"], p["b"]["bias"], {2, 2}, at::IntArrayRef{0, 0});
-        h = at::max_pool2d(at::tanh(h), 2, 1);
-        return cross_entropy(linear(at::tanh(linear(h.flatten(1), p["c"])), p["d"]), batch[1]);
-      }};
-}
-
-void plain_step(const Workload& w) {
-  const at::AutoGradMode grad_mode(true);
-  std::vector<at::Tensor> leaves;
-  for (const at::Tensor& leaf : w.params.leaves()) leaves.push_back(leaf.detach().requires_grad_(true));
-  const at::Tensor loss = w.loss(w.params.with_leaves(leaves), w.batch).sum();
-  (void)torch::autograd::grad({loss}, leaves);
-}
 
 struct Times {
   std::vector<double> wall_ms, cpu_ms;
@@ -100,36 +103,86 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-void measure(const Workload& w, int rounds) {
-  const std::unique_ptr<ClippingEngine> engine = make_bookkeeping_engine();
-  const auto plain = [&] { plain_step(w); };
-  const auto clipped = [&] { (void)engine->clip(w.loss, w.params, w.batch, 1.0); };
-  for (int i = 0; i < 3; ++i) {
-    plain();
-    clipped();
-  }
-  Times plain_times, clipped_times;
-  for (int i = 0; i < rounds; ++i) {
-    plain_times.add(plain);
-    clipped_times.add(clipped);
-  }
-  const double plain_ms = median(plain_times.wall_ms), clipped_ms = median(clipped_times.wall_ms);
-  std::printf("%-22s plain %7.2f ms  clipped %7.2f ms  ratio of medians %.3f  of minima %.3f  of CPU medians %.3f\n",
-              w.name.c_str(), plain_ms, clipped_ms, clipped_ms / plain_ms,
-              std::ranges::min(clipped_times.wall_ms) / std::ranges::min(plain_times.wall_ms),
-              median(clipped_times.cpu_ms) / median(plain_times.cpu_ms));
+void print_ratio(const char* kind, const Times& times, const Times& plain) {
+  std::printf("  %s %.3f [%.3f] cpu %.3f", kind, median(times.wall_ms) / median(plain.wall_ms),
+              std::ranges::min(times.wall_ms) / std::ranges::min(plain.wall_ms),
+              median(times.cpu_ms) / median(plain.cpu_ms));
+}
+
+void measure(const Workload& workload, int threads, int rounds) {
+  at::set_num_threads(threads);
+  Steps steps(workload);
+  const std::array<std::function<void()>, 3> kinds{[&] { steps.plain(); }, [&] { steps.clipped(); },
+                                                   [&] { steps.noised(); }};
+  for (int i = 0; i < 3; ++i)
+    for (const auto& kind : kinds) kind();
+  std::array<Times, 3> times;
+  for (int round = 0; round < rounds; ++round)
+    for (std::size_t i = 0; i < kinds.size(); ++i) {
+      const std::size_t turn = (static_cast<std::size_t>(round) + i) % kinds.size();
+      times[turn].add(kinds[turn]);
+    }
+  std::printf("%-36s %d threads  plain %7.2f ms", workload.name.c_str(), threads, median(times[0].wall_ms));
+  print_ratio("no noise", times[1], times[0]);
+  print_ratio("noise", times[2], times[0]);
+  std::printf("\n");
+  std::fflush(stdout);
+}
+
+double peak_mib() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) / 1024;
+}
+
+/// Peak memory after the first step and after four more, for a process that makes only this kind of step.
+int report_memory(const std::string& model, const std::string& kind) {
+  const Workload workload = benchmark::make_workload(model);
+  Steps steps(workload);
+  const auto step = [&] { kind == "plain" ? steps.plain() : steps.noised(); };
+  step();
+  const double first = peak_mib();
+  for (int i = 0; i < 4; ++i) step();
+  std::printf("%.0f %.0f\n", first, peak_mib());
+  return 0;
+}
+
+struct Peaks {
+  double first = 0, all = 0;
+};
+
+Peaks peaks_of_process(const std::string& program, const std::string& model, const char* kind) {
+  Peaks peaks;
+  FILE* output = popen((program + " --memory " + model + ' ' + kind).c_str(), "r");
+  if (output == nullptr) return peaks;
+  if (std::fscanf(output, "%lf %lf", &peaks.first, &peaks.all) != 2) peaks = {};
+  pclose(output);
+  return peaks;
+}
+
+void measure_memory(const std::string& program, const std::string& model) {
+  const Peaks plain = peaks_of_process(program, model, "plain"), own = peaks_of_process(program, model, "private");
+  std::printf("%-36s peak memory: plain %.0f MiB, private %.0f MiB at most, ratio %.2f (first step with its check: %.0f)\n",
+              model.c_str(), plain.all, own.all, own.all / plain.all, own.first);
+  std::fflush(stdout);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  at::manual_seed(1);
+  if (arguments.size() == 3 && arguments[0] == "--memory") return report_memory(arguments[1], arguments[2]);
+
   // Buffers stay in the heap: mapping and faulting in fresh pages at every step would be most of the difference.
   mallopt(M_MMAP_THRESHOLD, 1 << 30);
   mallopt(M_TRIM_THRESHOLD, 2'000'000'000);
-  const int rounds = argc > 1 ? std::atoi(argv[1]) : 60;
-  const std::int64_t batch_size = argc > 2 ? std::atoll(argv[2]) : 256;
-  at::manual_seed(1);
-  std::printf("batch %lld, %d threads, %d rounds\n", static_cast<long long>(batch_size), at::get_num_threads(), rounds);
-  measure(perceptron(batch_size), rounds);
-  measure(tanh_network(batch_size), rounds);
+  const int rounds = arguments.empty() ? 20 : std::atoi(arguments[0].c_str());
+  const std::vector<std::string> models =
+      arguments.size() > 1 ? std::vector(arguments.begin() + 1, arguments.end()) : benchmark::workload_names();
+  for (const std::string& model : models) {
+    const Workload workload = benchmark::make_workload(model);
+    for (const int threads : {1, 2}) measure(workload, threads, rounds);
+    measure_memory(std::filesystem::read_symlink("/proc/self/exe"), model);
+  }
 }

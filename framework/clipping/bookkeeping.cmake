@@ -16,6 +16,7 @@ target_sources(ripieno_clipping PRIVATE
   graph_trace.cpp
   per_example_conv.cpp
   per_example_gradient.cpp
+  per_example_gram.cpp
   per_example_layout.cpp
   per_example_normalisation.cpp
   per_example_outer.cpp

@@ -1,5 +1,6 @@
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <map>
 #include <ripieno/accounting/base/error.hpp>
 #include <ripieno/framework/clipping/bookkeeping_engine.hpp>
@@ -34,30 +35,107 @@ std::string inputs_key(const LossFn& loss, const PyTree& params, std::span<const
   throw UsageError("the autograd graph of the loss is not the one that made-up examples give", why, "use engine loop");
 }
 
+using Tensors = std::vector<at::Tensor>;
+
+Tensors narrowed(std::span<const at::Tensor> batch, std::int64_t begin, std::int64_t size) {
+  Tensors part;
+  for (const at::Tensor& tensor : batch) part.push_back(tensor.narrow(0, begin, size));
+  return part;
+}
+
+Tensors selected(std::span<const at::Tensor> batch, const at::Tensor& examples) {
+  Tensors part;
+  for (const at::Tensor& tensor : batch) part.push_back(tensor.index_select(0, examples));
+  return part;
+}
+
+/// What is known of a microbatch of n examples, made up part by part. Sums of s contributions, added up k times in their
+/// own dtype, pass each contribution through s + k - 2 <= s k - 1 roundings: no more than the plan counts for one sum of
+/// all (rho).
+class Parts {
+ public:
+  explicit Parts(std::int64_t n) {
+    const auto options = at::TensorOptions().dtype(at::kDouble);
+    whole_ = {.sum = {},
+              .losses = at::empty({n}, options),
+              .norms = at::empty({n}, options),
+              .finite = at::empty({n}, options.dtype(at::kBool))};
+  }
+
+  /// `examples`: int64, where the part's examples are in the microbatch. Examples that are added again are overwritten.
+  void add(const at::Tensor& examples, MicrobatchResult part) {
+    if (whole_.sum.empty())
+      whole_.sum = std::move(part.sum);
+    else
+      for (std::size_t leaf = 0; leaf < part.sum.size(); ++leaf) whole_.sum[leaf].add_(part.sum[leaf]);
+    whole_.losses.index_copy_(0, examples, part.losses);
+    whole_.norms.index_copy_(0, examples, part.norms);
+    whole_.finite.index_copy_(0, examples, part.finite);
+  }
+
+  MicrobatchResult finish() { return std::move(whole_); }
+
+ private:
+  MicrobatchResult whole_;
+};
+
 class BookkeepingEngine final : public ClippingEngine {
  public:
+  explicit BookkeepingEngine(const EngineLimits& limits) : limits_(limits) {}
+
   [[nodiscard]] std::string_view name() const override { return "bookkeeping"; }
 
   MicrobatchResult clip(const LossFn& loss, const PyTree& params, std::span<const at::Tensor> batch,
                         double clipping_norm) override {
-    const at::ScalarType stored = stored_dtype(params);
+    const std::int64_t n = check_batch(batch);
+    ClipSettings settings{.clipping_norm = clipping_norm, .stored = stored_dtype(params)};
     Plans& plans = plans_[inputs_key(loss, params, batch)];
-    if (plans.empty()) learn(plans, loss, params, batch, stored);
+    if (plans.empty()) learn(plans, loss, params, batch, settings.stored);
+    const Plan& any_plan = plans.begin()->second;
+
+    Parts parts(n);
+    Tensors postponed;
+    settings.max_spread = limits_.max_spread;
+    settings.form = limits_.max_spread > 1 ? GradientForm::cheapest : GradientForm::in_full;
+    const std::int64_t at_once = examples_at_once(any_plan, settings.form);
+    for (std::int64_t begin = 0; begin < n; begin += at_once) {
+      const std::int64_t size = std::min(at_once, n - begin);
+      ClippedGraph clipped = clip_part(plans, loss, params, narrowed(batch, begin, size), settings);
+      const at::Tensor examples = at::arange(begin, begin + size, at::kLong);
+      postponed.push_back(examples.masked_select(clipped.postponed));
+      parts.add(examples, std::move(clipped.result));
+    }
+
+    settings.form = GradientForm::in_full;
+    for (const at::Tensor& examples : at::cat(postponed).split(examples_at_once(any_plan, settings.form)))
+      if (examples.numel() > 0)
+        parts.add(examples, clip_part(plans, loss, params, selected(batch, examples), settings).result);
+    return parts.finish();
+  }
+
+ private:
+  using Plans = std::map<std::string, Plan>;  // by signature of the graph
+
+  /// How many examples' gradients fit into the memory budget.
+  [[nodiscard]] std::int64_t examples_at_once(const Plan& plan, GradientForm form) const {
+    const std::int64_t bytes = form == GradientForm::cheapest ? plan.example_bytes : plan.example_bytes_in_full;
+    return std::max<std::int64_t>(1, limits_.memory_budget / std::max<std::int64_t>(1, bytes));
+  }
+
+  static ClippedGraph clip_part(Plans& plans, const LossFn& loss, const PyTree& params, const Tensors& batch,
+                                const ClipSettings& settings) {
     Graph graph = trace(loss, params, batch);
     if (!plans.contains(graph.signature())) {
       // The loss may have changed since it was learnt, as when a layer was switched on. Learning calls it with other
       // parameters, which may leave a bound module's tensors behind: this batch's graph is made again.
-      learn(plans, loss, params, batch, stored);
+      learn(plans, loss, params, batch, settings.stored);
       graph = trace(loss, params, batch);
     }
     const auto plan = plans.find(graph.signature());
     if (plan == plans.end()) refuse_varying_graph("it changes with the number or the values of the examples");
     require_planned_shapes(graph, plan->second);
-    return clip_graph(graph, plan->second, clipping_norm, stored);
+    return clip_graph(graph, plan->second, settings);
   }
-
- private:
-  using Plans = std::map<std::string, Plan>;  // by signature of the graph
 
   /// Makes and checks a plan for the loss as it is now, on made-up examples alone.
   static void learn(Plans& plans, const LossFn& loss, const PyTree& params, std::span<const at::Tensor> batch,
@@ -82,11 +160,14 @@ class BookkeepingEngine final : public ClippingEngine {
         refuse_varying_graph("a tensor has another shape at " + graph.nodes[i].name);
   }
 
+  EngineLimits limits_;
   std::map<std::string, Plans> plans_;
 };
 
 }  // namespace
 
-std::unique_ptr<ClippingEngine> make_bookkeeping_engine() { return std::make_unique<BookkeepingEngine>(); }
+std::unique_ptr<ClippingEngine> make_bookkeeping_engine(const EngineLimits& limits) {
+  return std::make_unique<BookkeepingEngine>(limits);
+}
 
 }  // namespace ripieno

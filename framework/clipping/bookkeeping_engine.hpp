@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <ripieno/framework/clipping/engine.hpp>
+#include <ripieno/framework/clipping/engine_limits.hpp>
 
 namespace ripieno {
 
@@ -18,10 +19,15 @@ namespace ripieno {
 /// the loss on two and three made-up examples (see graph_synthetic.hpp), never on the given batch. A loss whose graph
 /// depends on the values of the batch is refused when a graph turns up that the made-up examples do not give.
 ///
+/// Norms of a parameter that an example uses in several rows (a linear layer over a sequence, a recurrent cell) come
+/// from inner products of the rows where that costs less than its gradient in full and limits.max_spread allows it. An
+/// example for which the proven bound of such a norm is too loose (norms_in_factors) is clipped once more, in full.
+///
 /// Memory beyond a plain step: all output gradients at once, and n times the size of every parameter whose per-example
-/// gradient is stored (convolutions, linear layers over sequences, computed parameters, parameters used several times,
-/// so also a table that is the output layer as well). A table that is only looked up costs n times the rows that an
-/// example looks up, not its size. The microbatch bounds it.
-[[nodiscard]] std::unique_ptr<ClippingEngine> make_bookkeeping_engine();
+/// gradient is stored (convolutions, linear layers over short sequences of few features, computed parameters, parameters
+/// used in several ways, so also a table that is the output layer as well). A table that is only looked up costs n times
+/// the rows that an example looks up, not its size. A microbatch that would need more than limits.memory_budget is
+/// clipped in parts.
+[[nodiscard]] std::unique_ptr<ClippingEngine> make_bookkeeping_engine(const EngineLimits& limits = {});
 
 }  // namespace ripieno

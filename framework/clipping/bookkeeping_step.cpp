@@ -80,6 +80,12 @@ std::vector<PerExampleGradientPtr> gradients_of_leaves(const Graph& graph, const
   return of_leaves;
 }
 
+NormsInFactors norms_of(const std::vector<PerExampleGradientPtr>& gradients, std::int64_t n,
+                        const ClipSettings& settings) {
+  if (settings.form == GradientForm::cheapest) return norms_in_factors(gradients, n, settings.max_spread);
+  return {.bounds = norm_bounds(gradients, n), .accepted = at::ones({n}, at::kBool)};
+}
+
 /// A leaf's weighted sum, taken back through the views between leaf and cut where there are any.
 at::Tensor sum_of_leaf(const Graph& graph, const Plan& plan, std::size_t leaf, const PerExampleGradient& gradient,
                        const at::Tensor& weights) {
@@ -95,23 +101,29 @@ at::Tensor sum_of_leaf(const Graph& graph, const Plan& plan, std::size_t leaf, c
 
 }  // namespace
 
-MicrobatchResult clip_graph(const Graph& graph, const Plan& plan, double clipping_norm, at::ScalarType stored) {
+ClippedGraph clip_graph(const Graph& graph, const Plan& plan, const ClipSettings& settings) {
   const at::NoGradGuard no_grad;
   std::vector<PerExampleGradientPtr> gradients = gradients_of_leaves(graph, plan);
-  MicrobatchResult result;
+  const NormsInFactors norms = norms_of(gradients, graph.num_examples, settings);
+  ClippedGraph clipped;
+  for (const PerExampleGradientPtr& gradient : gradients) clipped.held_bytes += gradient ? gradient->held_bytes() : 0;
+  MicrobatchResult& result = clipped.result;
   result.losses = graph.losses.detach().to(at::kDouble);
-  result.norms = norm_bounds(gradients, graph.num_examples);
+  result.norms = norms.bounds;
   // A loss that is not finite masks its example even if its gradient is finite; the coefficient of an infinite bound is
   // 0.
   result.finite = result.losses.isfinite().logical_and(result.norms.isfinite());
-  const at::Tensor weights = clip_coefficients(
-      at::where(result.finite, result.norms, std::numeric_limits<double>::infinity()), clipping_norm, stored);
+  clipped.postponed = result.finite.logical_and(norms.accepted.logical_not());
+  const at::Tensor in_sum = result.finite.logical_and(norms.accepted);
+  const at::Tensor weights =
+      clip_coefficients(at::where(in_sum, result.norms, std::numeric_limits<double>::infinity()),
+                        settings.clipping_norm, settings.stored);
   for (std::size_t leaf = 0; leaf < gradients.size(); ++leaf) {
     result.sum.push_back(gradients[leaf] ? sum_of_leaf(graph, plan, leaf, *gradients[leaf], weights)
                                          : at::zeros_like(graph.leaves[leaf].detach()));
     gradients[leaf].reset();
   }
-  return result;
+  return clipped;
 }
 
 }  // namespace ripieno::bookkeeping

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <concepts>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <ripieno/framework/clipping/clipped_sum.hpp>
@@ -62,6 +63,11 @@ const T& chosen(const std::optional<PyTree>&, const T& original) {
   return original;
 }
 
+/// Without a plan nothing is proven of the rounding of sums, so any spread will do.
+[[nodiscard]] inline EngineLimits limits_of(const ClippingOptions& options) {
+  return {.memory_budget = options.memory_budget, .max_spread = std::numeric_limits<double>::infinity()};
+}
+
 /// The normalised clipped sum with its metadata.
 Clipped<PyTree> clipped_gradient(ClippingEngine& engine, const LossFn& loss, const ArgumentRoles& roles,
                                  const ClippingOptions& options);
@@ -78,7 +84,7 @@ template <class Loss>
 class ClippedGradFn {
  public:
   ClippedGradFn(Loss loss, ClippingOptions options)
-      : loss_(std::move(loss)), options_(std::move(options)), engine_(make_engine(options_.engine)) {}
+      : loss_(std::move(loss)), options_(std::move(options)), engine_(make_engine(options_.engine, detail::limits_of(options_))) {}
 
   template <class... Args>
   std::pair<Clipped<PyTree>, FixedClipState> operator()(const Args&... arguments_and_state) const {

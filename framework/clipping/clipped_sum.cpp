@@ -82,6 +82,8 @@ void check_options(const ClippingOptions& options) {
   if (options.microbatch_size < 0)
     throw UsageError("microbatch_size cannot be " + std::to_string(options.microbatch_size),
                      "it must be positive, or 0 for the whole batch");
+  if (options.memory_budget <= 0)
+    throw UsageError("memory_budget cannot be " + std::to_string(options.memory_budget), "it must be positive");
   if (options.sum_dtype != at::kFloat && options.sum_dtype != at::kDouble)
     throw UsageError(std::string("sum_dtype cannot be ") + at::toString(options.sum_dtype),
                      "a sum kept below float32 moves by more than one example's bound when one example is added",

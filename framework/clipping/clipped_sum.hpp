@@ -24,6 +24,8 @@ struct ClippingOptions {
   double normalize_by = 1;
   /// Examples differentiated at once; 0 is the whole batch. It bounds memory, and changes the sum by rounding only.
   std::int64_t microbatch_size = 0;
+  /// Bytes that per-example gradients may take beyond a plain step; see EngineLimits.
+  std::int64_t memory_budget = EngineLimits{}.memory_budget;
   EngineKind engine = EngineKind::automatic;
   /// float32 or float64: dtype of the sum. Sums over float64 parameters are always float64.
   at::ScalarType sum_dtype = at::kFloat;

@@ -87,6 +87,8 @@ class Trial {
 
 class AutomaticEngine final : public ClippingEngine {
  public:
+  explicit AutomaticEngine(const EngineLimits& limits) : limits_(limits) {}
+
   [[nodiscard]] std::string_view name() const override { return chosen_ ? chosen_->name() : "automatic"; }
 
   MicrobatchResult clip(const LossFn& loss, const PyTree& params, std::span<const at::Tensor> batch,
@@ -96,36 +98,37 @@ class AutomaticEngine final : public ClippingEngine {
   }
 
  private:
-  static std::unique_ptr<ClippingEngine> choose(const Trial& trial) {
-    const std::optional<std::string> to_bookkeeping = trial.objection_to(*make_bookkeeping_engine());
+  [[nodiscard]] std::unique_ptr<ClippingEngine> choose(const Trial& trial) const {
+    const std::optional<std::string> to_bookkeeping = trial.objection_to(*make_bookkeeping_engine(limits_));
     if (!to_bookkeeping) {
       log::info("clipping engine: bookkeeping");
-      return make_bookkeeping_engine();
+      return make_bookkeeping_engine(limits_);
     }
     trial.check_examples_are_independent();  // the others would not notice, because they see one example at a time
     const std::string reason = "bookkeeping does not serve this loss: " + *to_bookkeeping;
-    const std::optional<std::string> to_vmap = trial.objection_to(*make_vmap_engine());
+    const std::optional<std::string> to_vmap = trial.objection_to(*make_vmap_engine(limits_));
     if (!to_vmap) {
       log::info("clipping engine: vmap, per-example gradients in memory; " + reason);
-      return make_vmap_engine();
+      return make_vmap_engine(limits_);
     }
     log::info("clipping engine: loop, one example at a time; " + reason + "; nor does vmap: " + *to_vmap);
     return make_loop_engine();
   }
 
+  EngineLimits limits_;
   std::unique_ptr<ClippingEngine> chosen_;
 };
 
 }  // namespace
 
-std::unique_ptr<ClippingEngine> make_engine(EngineKind kind) {
+std::unique_ptr<ClippingEngine> make_engine(EngineKind kind, const EngineLimits& limits) {
   switch (kind) {
     case EngineKind::automatic:
-      return std::make_unique<AutomaticEngine>();
+      return std::make_unique<AutomaticEngine>(limits);
     case EngineKind::bookkeeping:
-      return make_bookkeeping_engine();
+      return make_bookkeeping_engine(limits);
     case EngineKind::vmap:
-      return make_vmap_engine();
+      return make_vmap_engine(limits);
     case EngineKind::loop:
       return make_loop_engine();
   }

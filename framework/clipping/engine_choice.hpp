@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <ripieno/framework/clipping/engine.hpp>
+#include <ripieno/framework/clipping/engine_limits.hpp>
 
 namespace ripieno {
 
@@ -18,6 +19,6 @@ enum class EngineKind {
 /// never on private ones. The first of bookkeeping and vmap that accepts the loss and agrees with loop on them is
 /// taken, else loop, and the log says which and why. From then on name() is that of the engine taken; before,
 /// "automatic". UsageError for a loss that none can serve, or whose value for an example depends on the others.
-[[nodiscard]] std::unique_ptr<ClippingEngine> make_engine(EngineKind kind);
+[[nodiscard]] std::unique_ptr<ClippingEngine> make_engine(EngineKind kind, const EngineLimits& limits = {});
 
 }  // namespace ripieno

@@ -56,6 +56,8 @@ struct Plan {
   std::vector<ShapeRule> shapes;               ///< one per node
   bool keep_graph = false;                     ///< some handler calls its node after the backward pass
   bool pulls_back_at_once = true;              ///< one backward pass serves all examples of computed cuts
+  std::int64_t example_bytes = 0;              ///< memory that one example's gradients take in their cheapest form
+  std::int64_t example_bytes_in_full = 0;      ///< and in full
 
   [[nodiscard]] bool uses_leaf(std::size_t leaf) const { return !cuts_of_leaf[leaf].empty(); }
 

@@ -11,13 +11,42 @@ void PerExampleGradient::add_to(const at::Tensor& rows) const { rows.add_(stored
 
 bool PerExampleGradient::absorb(const PerExampleGradient&) { return false; }
 
+GramNorms PerExampleGradient::cheapest_squared_norms() const {
+  const at::Tensor bounds = squared_norm_bounds();
+  return {bounds, bounds, bounds};
+}
+
+namespace {
+
+/// The root of a sum of `terms` squares, raised by one rounding per addition, and by those of this product, of the root
+/// and of the last product.
+at::Tensor raised_root(const at::Tensor& squares, std::size_t terms) {
+  const double roundings = static_cast<double>(terms) + 3;
+  return (squares * (1 + roundings * DBL_EPSILON)).sqrt() * (1 + 2 * DBL_EPSILON);
+}
+
+}  // namespace
+
 at::Tensor norm_bounds(const std::vector<PerExampleGradientPtr>& gradients, std::int64_t n) {
   at::Tensor sum = at::zeros({n}, at::kDouble);
   for (const PerExampleGradientPtr& gradient : gradients)
     if (gradient) sum += gradient->squared_norm_bounds();
-  // Raised by one rounding per addition, and by those of this product, of the root and of the last product.
-  const double terms = static_cast<double>(gradients.size()) + 3;
-  return (sum * (1 + terms * DBL_EPSILON)).sqrt() * (1 + 2 * DBL_EPSILON);
+  return raised_root(sum, gradients.size());
+}
+
+NormsInFactors norms_in_factors(const std::vector<PerExampleGradientPtr>& gradients, std::int64_t n,
+                                double max_spread) {
+  constexpr double excess = (1 + k_accepted_excess) * (1 + k_accepted_excess) * (1 - 1e-9);
+  at::Tensor upper = at::zeros({n}, at::kDouble), lower = at::zeros_like(upper), terms = at::zeros_like(upper);
+  for (const PerExampleGradientPtr& gradient : gradients) {
+    if (!gradient) continue;
+    const GramNorms norms = gradient->cheapest_squared_norms();
+    upper += norms.upper;
+    lower += norms.lower;
+    terms += norms.terms;
+  }
+  const at::Tensor tight = upper.le(lower * excess), narrow = terms.le(lower * (max_spread * max_spread));
+  return {raised_root(upper, gradients.size()), tight.logical_and(narrow)};
 }
 
 PerExampleGradientPtr sum_of(std::vector<PerExampleGradientPtr> parts, const std::vector<std::int64_t>& shape) {
@@ -45,6 +74,8 @@ at::Tensor StoredGradient::squared_norm_bounds() const {
 }
 
 at::Tensor StoredGradient::stored() const { return unpack_ ? unpack_(rows_) : rows_; }
+
+std::int64_t StoredGradient::held_bytes() const { return static_cast<std::int64_t>(rows_.nbytes()); }
 
 at::Tensor StoredGradient::weighted_sum(const at::Tensor& weights) const {
   const at::Tensor sum = weighted_row_sum(rows_, weights);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <ripieno/framework/clipping/per_example_gram.hpp>
 #include <vector>
 
 namespace ripieno::bookkeeping {
@@ -18,6 +19,9 @@ class PerExampleGradient {
 
   /// Upper bounds of the squared norms; float64 [n], not finite where a factor of the example's gradient is not.
   [[nodiscard]] virtual at::Tensor squared_norm_bounds() const = 0;
+  /// The same, in factors where they are cheaper than the gradients in full; weighted_sum then multiplies them. By
+  /// default the bounds above, which are exact to a few roundings.
+  [[nodiscard]] virtual GramNorms cheapest_squared_norms() const;
   /// Every example's gradient in full, [n, numel], row-major in the tensor's shape.
   [[nodiscard]] virtual at::Tensor stored() const = 0;
   /// Adds every example's gradient to `rows`, contiguous [n, numel].
@@ -30,6 +34,8 @@ class PerExampleGradient {
   /// Becomes the sum with another gradient of the same tensor, if that leaves both in the form they have; false, with
   /// nothing changed, if it does not.
   virtual bool absorb(const PerExampleGradient& other);
+  /// Memory of what this object keeps, in bytes.
+  [[nodiscard]] virtual std::int64_t held_bytes() const = 0;
 
  protected:
   PerExampleGradient() = default;
@@ -39,6 +45,21 @@ using PerExampleGradientPtr = std::unique_ptr<PerExampleGradient>;
 
 /// Upper bounds of the norms over several tensors, where nullptr is a gradient of zero; float64 [n].
 [[nodiscard]] at::Tensor norm_bounds(const std::vector<PerExampleGradientPtr>& gradients, std::int64_t n);
+
+/// The largest relative excess of a norm bound over the norm that is accepted for gradients in factors (invariant P5).
+inline constexpr double k_accepted_excess = 1e-3;
+
+/// Norm bounds of gradients that may stay in factors.
+struct NormsInFactors {
+  at::Tensor bounds;    ///< float64 [n]: upper bounds of the norms over all tensors
+  at::Tensor accepted;  ///< bool [n]
+};
+
+/// An example is accepted when its bound is proven to exceed its norm by k_accepted_excess of it at most, and the
+/// magnitudes of the terms of its gradient add up to max_spread times its norm at most, which bounds the rounding error
+/// of a sum that it enters in factors. Any other finite example has to be formed in full.
+[[nodiscard]] NormsInFactors norms_in_factors(const std::vector<PerExampleGradientPtr>& gradients, std::int64_t n,
+                                              double max_spread);
 
 /// The sum of the gradients that one tensor of this shape gets in several places; nullptr for none. Only the norm of
 /// the sum counts, so where the forms differ it is stored.
@@ -60,6 +81,7 @@ class StoredGradient final : public PerExampleGradient {
   [[nodiscard]] at::Tensor stored() const override;
   [[nodiscard]] at::Tensor weighted_sum(const at::Tensor& weights) const override;
   [[nodiscard]] PerExampleGradientPtr transposed() const override;
+  [[nodiscard]] std::int64_t held_bytes() const override;
 
  private:
   at::Tensor rows_;

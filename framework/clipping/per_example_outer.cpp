@@ -14,8 +14,25 @@ at::Tensor joined(const std::vector<at::Tensor>& parts) {
   return parts.size() == 1 ? parts.front() : at::cat(parts, 2);
 }
 
-/// [n, heads, 1, m] to [heads, n, m].
-at::Tensor heads_first(const at::Tensor& factor) { return factor.squeeze(2).transpose(0, 1); }
+/// [n, heads, rows, m] to [heads, n * rows, m].
+at::Tensor heads_first(const at::Tensor& factor) { return factor.transpose(0, 1).flatten(1, 2); }
+
+/// left [rows, m]^T right [rows, k], a group of rows at a time.
+at::Tensor product_of_rows(const at::Tensor& left, const at::Tensor& right, std::int64_t group) {
+  const std::int64_t rows = left.size(0);
+  const auto part = [&](const at::Tensor& factor, std::int64_t begin) {
+    return factor.narrow(0, begin, std::min(group, rows - begin));
+  };
+  const at::Tensor sum = at::mm(part(left, 0).t(), part(right, 0));
+  for (std::int64_t begin = group; begin < rows; begin += group) sum.addmm_(part(left, begin).t(), part(right, begin));
+  return sum;
+}
+
+std::int64_t bytes(const std::vector<at::Tensor>& tensors) {
+  std::int64_t sum = 0;
+  for (const at::Tensor& tensor : tensors) sum += static_cast<std::int64_t>(tensor.nbytes());
+  return sum;
+}
 
 }  // namespace
 
@@ -39,6 +56,24 @@ at::Tensor OuterProductGradient::squared_norm_bounds() const {
   return u.scalar_type() == at::kDouble ? raised + static_cast<double>(heads) * DBL_MIN : raised;
 }
 
+/// Inner products of all pairs of rows (half of them, by symmetry) against the sum of outer products, whose writing and
+/// reading back counts as well.
+bool OuterProductGradient::factors_are_cheaper() const {
+  std::int64_t rows = 0;
+  for (const at::Tensor& part : u_) rows += part.size(2);
+  const std::int64_t m = u_.front().size(3), k = v_.front().size(3);
+  return 5 * rows * (m + k) <= 8 * m * k;
+}
+
+GramNorms OuterProductGradient::cheapest_squared_norms() const {
+  if (is_rank_one() || rows_.defined() || !factors_are_cheaper()) return PerExampleGradient::cheapest_squared_norms();
+  if (u_.size() > 1) {
+    u_ = {joined(u_)};
+    v_ = {joined(v_)};
+  }
+  return gram_norms(u_.front(), v_.front());
+}
+
 at::Tensor OuterProductGradient::stored() const {
   if (!rows_.defined() && is_rank_one()) return at::mul(u_.front().transpose(2, 3), v_.front()).flatten(1);
   if (!rows_.defined()) form();
@@ -60,13 +95,24 @@ void OuterProductGradient::add_to(const at::Tensor& rows) const {
 }
 
 at::Tensor OuterProductGradient::weighted_sum(const at::Tensor& weights) const {
-  if (!is_rank_one()) return weighted_row_sum(stored(), weights).view(shape_);
-  const at::Tensor &u = u_.front(), &v = v_.front();
+  return rows_.defined() ? weighted_row_sum(rows_, weights).view(shape_) : weighted_sum_of_factors(weights);
+}
+
+at::Tensor OuterProductGradient::weighted_sum_of_factors(const at::Tensor& weights) const {
+  const at::Tensor u = joined(u_), v = joined(v_);
   const bool scale_u = u.size(3) < v.size(3);
   const at::Tensor left = heads_first(scale_u ? scaled_rows(u, weights) : kept_rows(u, weights));
   const at::Tensor right = heads_first(scale_u ? kept_rows(v, weights) : scaled_rows(v, weights));
-  if (left.size(0) == 1) return at::mm(left[0].t(), right[0]).view(shape_);
-  return at::bmm(left.transpose(1, 2), right).view(shape_);
+  const std::int64_t group = u.size(2) == 1 ? left.size(1) : k_rows_at_once;
+  if (left.size(0) == 1) return product_of_rows(left[0], right[0], group).view(shape_);
+  std::vector<at::Tensor> of_heads;
+  for (std::int64_t head = 0; head < left.size(0); ++head)
+    of_heads.push_back(product_of_rows(left[head], right[head], group));
+  return at::stack(of_heads).view(shape_);
+}
+
+std::int64_t OuterProductGradient::held_bytes() const {
+  return rows_.defined() ? static_cast<std::int64_t>(rows_.nbytes()) : bytes(u_) + bytes(v_);
 }
 
 PerExampleGradientPtr OuterProductGradient::transposed() const {

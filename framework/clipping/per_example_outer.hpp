@@ -13,22 +13,31 @@ namespace ripieno::bookkeeping {
 ///
 /// With one row nothing is formed: the norm of u v^T is exactly |u| |v| in real arithmetic, so products of the two
 /// proven row bounds bound it and no forward error of a matrix product enters; the weighted sum is one matrix product,
-/// whose rounding the plan's rho covers. With several rows the sum is formed and stored, since a norm computed from the
-/// inner products of the factors could cancel, and norm bound and weighted sum are of the stored bits (invariant P5).
+/// whose rounding the plan's rho covers. With several rows the sum is formed and stored, and norm bound and weighted sum
+/// are of the stored bits (invariant P5); or, where the caller takes cheapest_squared_norms and the inner products of
+/// the rows cost less than the sum, the factors are kept: norms then come with their forward error, and the weighted sum
+/// is a matrix product again, over k_rows_at_once rows at a time, so that a term passes through k_rows_at_once roundings
+/// and one for each such group.
 class OuterProductGradient final : public PerExampleGradient {
  public:
   /// u [n, heads, rows, m], v [n, heads, rows, k], one dtype; `shape` has heads * m * k elements.
   OuterProductGradient(const at::Tensor& u, const at::Tensor& v, std::vector<std::int64_t> shape);
 
   [[nodiscard]] at::Tensor squared_norm_bounds() const override;
+  [[nodiscard]] GramNorms cheapest_squared_norms() const override;
   [[nodiscard]] at::Tensor stored() const override;
   void add_to(const at::Tensor& rows) const override;
   [[nodiscard]] at::Tensor weighted_sum(const at::Tensor& weights) const override;
   [[nodiscard]] PerExampleGradientPtr transposed() const override;
   bool absorb(const PerExampleGradient& other) override;
+  [[nodiscard]] std::int64_t held_bytes() const override;
+
+  static constexpr std::int64_t k_rows_at_once = 128;
 
  private:
   [[nodiscard]] bool is_rank_one() const;
+  [[nodiscard]] bool factors_are_cheaper() const;
+  [[nodiscard]] at::Tensor weighted_sum_of_factors(const at::Tensor& weights) const;
   /// Stores the gradients and their norm bounds, and lets the factors go.
   void form() const;
 

@@ -104,6 +104,10 @@ at::Tensor TableRowsGradient::weighted_sum(const at::Tensor& weights) const {
   return table;
 }
 
+std::int64_t TableRowsGradient::held_bytes() const {
+  return static_cast<std::int64_t>(ids_.nbytes() + values_.nbytes());
+}
+
 PerExampleGradientPtr TableRowsGradient::transposed() const { return StoredGradient(stored(), shape_).transposed(); }
 
 bool TableRowsGradient::absorb(const PerExampleGradient& other) {

@@ -23,6 +23,7 @@ class TableRowsGradient final : public PerExampleGradient {
   [[nodiscard]] at::Tensor weighted_sum(const at::Tensor& weights) const override;
   [[nodiscard]] PerExampleGradientPtr transposed() const override;
   bool absorb(const PerExampleGradient& other) override;
+  [[nodiscard]] std::int64_t held_bytes() const override;
 
  private:
   void add_rows_of_equal_id(const at::Tensor& ids, const at::Tensor& values);

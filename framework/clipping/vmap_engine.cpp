@@ -21,10 +21,10 @@ using bookkeeping::PerExampleGradientPtr;
 constexpr std::int64_t k_stored_bytes = std::int64_t{16} << 20;
 
 /// How many examples' gradients fit.
-std::int64_t examples_at_once(const Tensors& leaves) {
+std::int64_t examples_at_once(const Tensors& leaves, std::int64_t stored_bytes) {
   std::int64_t bytes = 0;
   for (const at::Tensor& leaf : leaves) bytes += leaf.numel() * leaf.element_size();
-  return std::max<std::int64_t>(1, k_stored_bytes / std::max<std::int64_t>(bytes, 1));
+  return std::max<std::int64_t>(1, stored_bytes / std::max<std::int64_t>(bytes, 1));
 }
 
 std::vector<PerExampleGradientPtr> stored_gradients(Tensors rows, const Tensors& leaves) {
@@ -81,6 +81,8 @@ class Joined {
 
 class VmapEngine final : public ClippingEngine {
  public:
+  explicit VmapEngine(const EngineLimits& limits) : stored_bytes_(std::min(limits.memory_budget, k_stored_bytes)) {}
+
   [[nodiscard]] std::string_view name() const override { return "vmap"; }
 
   MicrobatchResult clip(const LossFn& loss, const PyTree& params, std::span<const at::Tensor> batch,
@@ -92,7 +94,7 @@ class VmapEngine final : public ClippingEngine {
 
     const PyTree constants = params.map([](const at::Tensor& leaf) { return leaf.detach(); });
     const Tensors leaves = constants.leaves();
-    const std::int64_t at_once = examples_at_once(leaves);
+    const std::int64_t at_once = examples_at_once(leaves, stored_bytes_);
     Joined joined;
     for (std::int64_t begin = 0; begin < n; begin += at_once) {
       Tensors part;
@@ -118,11 +120,14 @@ class VmapEngine final : public ClippingEngine {
     }
   }
 
+  std::int64_t stored_bytes_;
   bool loss_checked_ = false;
 };
 
 }  // namespace
 
-std::unique_ptr<ClippingEngine> make_vmap_engine() { return std::make_unique<VmapEngine>(); }
+std::unique_ptr<ClippingEngine> make_vmap_engine(const EngineLimits& limits) {
+  return std::make_unique<VmapEngine>(limits);
+}
 
 }  // namespace ripieno

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <ripieno/framework/clipping/engine.hpp>
+#include <ripieno/framework/clipping/engine_limits.hpp>
 
 namespace ripieno {
 
@@ -13,8 +14,8 @@ namespace ripieno {
 /// rule or a C++ autograd::Function, or calls a torch::nn module. That is found on the first call, on made-up examples
 /// (see graph_synthetic.hpp), never on the given ones. So is a loss that reduces over examples.
 ///
-/// Memory beyond a plain step: 16 MiB of gradients, or those of one example if they are larger, whatever the size of
-/// the microbatch.
-[[nodiscard]] std::unique_ptr<ClippingEngine> make_vmap_engine();
+/// Memory beyond a plain step: 16 MiB of gradients, less if limits.memory_budget is less, or those of one example if
+/// they are larger, whatever the size of the microbatch.
+[[nodiscard]] std::unique_ptr<ClippingEngine> make_vmap_engine(const EngineLimits& limits = {});
 
 }  // namespace ripieno
