@@ -46,8 +46,7 @@ class Steps {
       : workload_(workload),
         plain_params_(workload.params.map([](const at::Tensor& leaf) { return leaf.clone(); })),
         private_params_(workload.params.map([](const at::Tensor& leaf) { return leaf.clone(); })),
-        engine_(make_engine(EngineKind::bookkeeping,
-                            {.max_spread = std::numeric_limits<double>::infinity()})),
+        engine_(make_engine(EngineKind::bookkeeping, {.max_spread = std::numeric_limits<double>::infinity()})),
         sgd_(optim::sgd({.lr = k_learning_rate})),
         sgd_state_(sgd_.init(workload.params)) {}
 
@@ -68,11 +67,11 @@ class Steps {
   void private_step(double noise_multiplier) {
     const ClippingOptions options{.clipping_norm = 1};
     const std::int64_t n = workload_.batch[0].size(0);
-    const ClippedSum sum = clipped_sum(*engine_, workload_.loss, private_params_, workload_.batch,
-                                       microbatch_cuts(n, 0), options);
+    const ClippedSum sum =
+        clipped_sum(*engine_, workload_.loss, private_params_, workload_.batch, microbatch_cuts(n, 0), options);
     if (noise_multiplier > 0) {
-      const auto [noise, state] = gaussian_noise(
-          {.noise_multiplier = noise_multiplier, .key = key(1), .threads = at::get_num_threads()});
+      const auto [noise, state] =
+          gaussian_noise({.noise_multiplier = noise_multiplier, .key = key(1), .threads = at::get_num_threads()});
       (void)noise.apply_(sum.flat, 1, step_++);
     }
     sgd_.step_(private_params_, unflatten(private_params_, sum.flat), sgd_state_, static_cast<double>(n));
@@ -162,8 +161,9 @@ Peaks peaks_of_process(const std::string& program, const std::string& model, con
 
 void measure_memory(const std::string& program, const std::string& model) {
   const Peaks plain = peaks_of_process(program, model, "plain"), own = peaks_of_process(program, model, "private");
-  std::printf("%-36s peak memory: plain %.0f MiB, private %.0f MiB at most, ratio %.2f (first step with its check: %.0f)\n",
-              model.c_str(), plain.all, own.all, own.all / plain.all, own.first);
+  std::printf(
+      "%-36s peak memory: plain %.0f MiB, private %.0f MiB at most, ratio %.2f (first step with its check: %.0f)\n",
+      model.c_str(), plain.all, own.all, own.all / plain.all, own.first);
   std::fflush(stdout);
 }
 

@@ -54,7 +54,8 @@ Workload tanh_network(std::int64_t batch_size) {
       sized("tanh CNN", batch_size),
       PyTree{
           {"a", layer({16, 1, 8, 8})}, {"b", layer({32, 16, 4, 4})}, {"c", layer({32, 512})}, {"d", layer({10, 32})}},
-      {at::randn({batch_size, 1, 28, 28}), labels(batch_size)}, [](const PyTree& p, std::span<const at::Tensor> batch) {
+      {at::randn({batch_size, 1, 28, 28}), labels(batch_size)},
+      [](const PyTree& p, std::span<const at::Tensor> batch) {
         at::Tensor h = at::conv2d(batch[0], p["a"]["weight"], p["a"]["bias"], {2, 2}, at::IntArrayRef{3, 3});
         h = at::max_pool2d(at::tanh(h), 2, 1);
         h = at::conv2d(h, p["b"]["weight"], p["b"]["bias"], {2, 2}, at::IntArrayRef{0, 0});
@@ -68,10 +69,8 @@ constexpr int k_blocks = 4;
 
 at::Tensor attention(const at::Tensor& x, const PyTree& p) {
   const std::int64_t n = x.size(0);
-  const auto qkv = linear(x, p["qkv"])
-                       .view({n, k_length, 3, k_heads, k_width / k_heads})
-                       .permute({2, 0, 3, 1, 4})
-                       .unbind(0);
+  const auto qkv =
+      linear(x, p["qkv"]).view({n, k_length, 3, k_heads, k_width / k_heads}).permute({2, 0, 3, 1, 4}).unbind(0);
   const at::Tensor mixed = at::scaled_dot_product_attention(qkv[0], qkv[1], qkv[2]);
   return linear(mixed.transpose(1, 2).reshape({n, k_length, k_width}), p["out"]);
 }
@@ -122,46 +121,48 @@ PyTree residual_block(std::int64_t in, std::int64_t out) {
 
 /// Residual network of widths 16, 32 and 64 with group normalisation, for 3 x 32 x 32 images.
 Workload residual_network(std::int64_t batch_size) {
-  return {sized("ResNet 16-32-64, group norm", batch_size),
-          PyTree{{"stem", weight({16, 3, 3, 3})},
-                 {"norm", norm(16)},
-                 {"blocks", PyTree(PyTree::List{residual_block(16, 16), residual_block(16, 16), residual_block(16, 32),
-                                                residual_block(32, 32), residual_block(32, 64), residual_block(64, 64)})},
-                 {"head", layer({10, 64})}},
-          {at::randn({batch_size, 3, 32, 32}), labels(batch_size)},
-          [](const PyTree& p, std::span<const at::Tensor> batch) {
-            at::Tensor x = at::relu(group_norm(conv(batch[0], p["stem"], 1), p["norm"]));
-            for (std::size_t i = 0; i < 6; ++i) {
-              const PyTree& block = p["blocks"][i];
-              const std::int64_t stride = i == 2 || i == 4 ? 2 : 1;
-              const at::Tensor h = at::relu(group_norm(conv(x, block["conv1"], stride), block["norm1"]));
-              x = at::relu(group_norm(conv(h, block["conv2"], 1), block["norm2"]) + conv(x, block["skip"], stride));
-            }
-            return cross_entropy(linear(x.mean({2, 3}), p["head"]), batch[1]);
-          }};
+  return {
+      sized("ResNet 16-32-64, group norm", batch_size),
+      PyTree{{"stem", weight({16, 3, 3, 3})},
+             {"norm", norm(16)},
+             {"blocks", PyTree(PyTree::List{residual_block(16, 16), residual_block(16, 16), residual_block(16, 32),
+                                            residual_block(32, 32), residual_block(32, 64), residual_block(64, 64)})},
+             {"head", layer({10, 64})}},
+      {at::randn({batch_size, 3, 32, 32}), labels(batch_size)},
+      [](const PyTree& p, std::span<const at::Tensor> batch) {
+        at::Tensor x = at::relu(group_norm(conv(batch[0], p["stem"], 1), p["norm"]));
+        for (std::size_t i = 0; i < 6; ++i) {
+          const PyTree& block = p["blocks"][i];
+          const std::int64_t stride = i == 2 || i == 4 ? 2 : 1;
+          const at::Tensor h = at::relu(group_norm(conv(x, block["conv1"], stride), block["norm1"]));
+          x = at::relu(group_norm(conv(h, block["conv2"], 1), block["norm2"]) + conv(x, block["skip"], stride));
+        }
+        return cross_entropy(linear(x.mean({2, 3}), p["head"]), batch[1]);
+      }};
 }
 
 Workload recurrent(std::int64_t batch_size) {
   constexpr std::int64_t length = 32, in = 64, hidden = 128;
-  return {sized("LSTM 64-128, 32 steps", batch_size),
-          PyTree{{"input", layer({4 * hidden, in})}, {"state", layer({4 * hidden, hidden})}, {"head", layer({10, hidden})}},
-          {at::randn({batch_size, length, in}), labels(batch_size)},
-          [](const PyTree& p, std::span<const at::Tensor> batch) {
-            const at::Tensor zeros = at::zeros({1, batch[0].size(0), hidden}, batch[0].options());
-            const std::vector<at::Tensor> weights{p["input"]["weight"], p["state"]["weight"], p["input"]["bias"],
-                                                  p["state"]["bias"]};
-            const auto [outputs, last, cell] = at::lstm(batch[0], {zeros, zeros}, weights, /*has_biases=*/true, 1, 0.0,
-                                                        /*train=*/true, false, /*batch_first=*/true);
-            return cross_entropy(linear(last.squeeze(0), p["head"]), batch[1]);
-          }};
+  return {
+      sized("LSTM 64-128, 32 steps", batch_size),
+      PyTree{{"input", layer({4 * hidden, in})}, {"state", layer({4 * hidden, hidden})}, {"head", layer({10, hidden})}},
+      {at::randn({batch_size, length, in}), labels(batch_size)},
+      [](const PyTree& p, std::span<const at::Tensor> batch) {
+        const at::Tensor zeros = at::zeros({1, batch[0].size(0), hidden}, batch[0].options());
+        const std::vector<at::Tensor> weights{p["input"]["weight"], p["state"]["weight"], p["input"]["bias"],
+                                              p["state"]["bias"]};
+        const auto [outputs, last, cell] = at::lstm(batch[0], {zeros, zeros}, weights, /*has_biases=*/true, 1, 0.0,
+                                                    /*train=*/true, false, /*batch_first=*/true);
+        return cross_entropy(linear(last.squeeze(0), p["head"]), batch[1]);
+      }};
 }
 
 using Maker = Workload (*)();
 
 const std::map<std::string, Maker>& makers() {
   static const std::map<std::string, Maker> map{
-      {"mlp-256", [] { return perceptron(256); }},   {"mlp-2048", [] { return perceptron(2048); }},
-      {"cnn-256", [] { return tanh_network(256); }}, {"cnn-2048", [] { return tanh_network(2048); }},
+      {"mlp-256", [] { return perceptron(256); }},     {"mlp-2048", [] { return perceptron(2048); }},
+      {"cnn-256", [] { return tanh_network(256); }},   {"cnn-2048", [] { return tanh_network(2048); }},
       {"transformer", [] { return transformer(32); }}, {"resnet", [] { return residual_network(64); }},
       {"lstm", [] { return recurrent(64); }}};
   return map;

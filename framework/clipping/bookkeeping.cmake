@@ -3,6 +3,7 @@ target_sources(ripieno_clipping PRIVATE
   bookkeeping_broadcast.cpp
   bookkeeping_convolution.cpp
   bookkeeping_embedding.cpp
+  bookkeeping_embedding_bag.cpp
   bookkeeping_engine.cpp
   bookkeeping_handlers.cpp
   bookkeeping_linear.cpp

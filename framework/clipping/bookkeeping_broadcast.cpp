@@ -69,6 +69,7 @@ constexpr std::array k_handlers{
     elementwise("AddcdivBackward0"),
     elementwise("WhereBackward0"),
     elementwise("PowBackward1"),
+    elementwise("LerpBackward0"),
     elementwise("LerpBackward1"),
     elementwise("MaximumBackward0"),
     elementwise("MinimumBackward0"),

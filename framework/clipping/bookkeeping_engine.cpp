@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <ripieno/accounting/base/error.hpp>
+#include <ripieno/accounting/base/log.hpp>
 #include <ripieno/framework/clipping/bookkeeping_engine.hpp>
 #include <ripieno/framework/clipping/bookkeeping_step.hpp>
 #include <ripieno/framework/clipping/coefficients.hpp>
@@ -49,9 +50,9 @@ Tensors selected(std::span<const at::Tensor> batch, const at::Tensor& examples) 
   return part;
 }
 
-/// What is known of a microbatch of n examples, made up part by part. Sums of s contributions, added up k times in their
-/// own dtype, pass each contribution through s + k - 2 <= s k - 1 roundings: no more than the plan counts for one sum of
-/// all (rho).
+/// What is known of a microbatch of n examples, made up part by part. Sums of s contributions, added up k times in
+/// their own dtype, pass each contribution through s + k - 2 <= s k - 1 roundings: no more than the plan counts for one
+/// sum of all (rho).
 class Parts {
  public:
   explicit Parts(std::int64_t n) {
@@ -96,7 +97,7 @@ class BookkeepingEngine final : public ClippingEngine {
     Parts parts(n);
     Tensors postponed;
     settings.max_spread = limits_.max_spread;
-    settings.form = limits_.max_spread > 1 ? GradientForm::cheapest : GradientForm::in_full;
+    settings.form = limits_.max_spread > 1 ? GradientForm::in_factors : GradientForm::stored;
     const std::int64_t at_once = examples_at_once(any_plan, settings.form);
     for (std::int64_t begin = 0; begin < n; begin += at_once) {
       const std::int64_t size = std::min(at_once, n - begin);
@@ -106,7 +107,7 @@ class BookkeepingEngine final : public ClippingEngine {
       parts.add(examples, std::move(clipped.result));
     }
 
-    settings.form = GradientForm::in_full;
+    settings.form = GradientForm::exactly_stored;
     for (const at::Tensor& examples : at::cat(postponed).split(examples_at_once(any_plan, settings.form)))
       if (examples.numel() > 0)
         parts.add(examples, clip_part(plans, loss, params, selected(batch, examples), settings).result);
@@ -118,18 +119,34 @@ class BookkeepingEngine final : public ClippingEngine {
 
   /// How many examples' gradients fit into the memory budget.
   [[nodiscard]] std::int64_t examples_at_once(const Plan& plan, GradientForm form) const {
-    const std::int64_t bytes = form == GradientForm::cheapest ? plan.example_bytes : plan.example_bytes_in_full;
+    std::int64_t bytes = form == GradientForm::in_factors ? plan.example_bytes : plan.example_bytes_in_full;
+    if (form == GradientForm::exactly_stored) bytes *= 3;  // float64 beside float32
     return std::max<std::int64_t>(1, limits_.memory_budget / std::max<std::int64_t>(1, bytes));
   }
 
+  /// An example alone is clipped beside a copy of itself that does not count: the graph of one example may have other
+  /// views than that of several.
   static ClippedGraph clip_part(Plans& plans, const LossFn& loss, const PyTree& params, const Tensors& batch,
-                                const ClipSettings& settings) {
-    Graph graph = trace(loss, params, batch);
+                                ClipSettings settings) {
+    if (batch.front().size(0) > 1) return clip_several(plans, loss, params, batch, settings);
+    Tensors doubled;
+    for (const at::Tensor& tensor : batch) doubled.push_back(at::cat({tensor, tensor}));
+    settings.counted = 1;
+    ClippedGraph clipped = clip_several(plans, loss, params, doubled, settings);
+    for (at::Tensor* tensor :
+         {&clipped.result.losses, &clipped.result.norms, &clipped.result.finite, &clipped.postponed})
+      *tensor = tensor->narrow(0, 0, 1);
+    return clipped;
+  }
+
+  static ClippedGraph clip_several(Plans& plans, const LossFn& loss, const PyTree& params, const Tensors& batch,
+                                   const ClipSettings& settings) {
+    Graph graph = trace(loss, params, batch, recurrence_of(plans));
     if (!plans.contains(graph.signature())) {
       // The loss may have changed since it was learnt, as when a layer was switched on. Learning calls it with other
       // parameters, which may leave a bound module's tensors behind: this batch's graph is made again.
       learn(plans, loss, params, batch, settings.stored);
-      graph = trace(loss, params, batch);
+      graph = trace(loss, params, batch, recurrence_of(plans));
     }
     const auto plan = plans.find(graph.signature());
     if (plan == plans.end()) refuse_varying_graph("it changes with the number or the values of the examples");
@@ -142,15 +159,32 @@ class BookkeepingEngine final : public ClippingEngine {
                     at::ScalarType stored) {
     const GeneratorGuard generator;
     const MadeUpExamples examples = make_up_examples(loss, params, batch);
-    generator.rewind();
-    const Graph two = trace(loss, examples.params, examples.first(2));
-    generator.rewind();
-    const Graph three = trace(loss, examples.params, examples.batch);
-    const std::string signature = three.signature();
-    if (two.signature() != signature) refuse_varying_graph("it changes with the number of examples");
-    Plan plan = make_plan(two, three, params.paths());
+    const auto traced = [&](const Tensors& made_up, Recurrence recurrence) {
+      generator.rewind();
+      return trace(loss, examples.params, made_up, recurrence);
+    };
+    Recurrence recurrence = recurrence_of(plans);
+    if (recurrence == Recurrence::fused && has_fused_recurrence(traced(examples.batch, recurrence))) {
+      recurrence = Recurrence::written_out;
+      log::info("LSTM layers run step by step: the fused ones do not show what the steps hold");
+    }
+    Plan plan;
+    {
+      const Graph two = traced(examples.first(2), recurrence), three = traced(examples.batch, recurrence);
+      if (two.signature() != three.signature()) refuse_varying_graph("it changes with the number of examples");
+      plan = make_plan(two, three, params.paths());
+    }
+    plan.recurrence = recurrence;
     check_plan(loss, examples, plan, stored);
+    const std::string signature = plan.signature;
     plans.insert_or_assign(signature, std::move(plan));
+  }
+
+  /// One way for all graphs of a loss, because it is chosen before the graph is known.
+  static Recurrence recurrence_of(const Plans& plans) {
+    const bool written_out = std::ranges::any_of(
+        plans, [](const auto& entry) { return entry.second.recurrence == Recurrence::written_out; });
+    return written_out ? Recurrence::written_out : Recurrence::fused;
   }
 
   /// Every tensor of the graph has the shape that the plan foresees for this number of examples.

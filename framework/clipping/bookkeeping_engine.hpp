@@ -21,13 +21,14 @@ namespace ripieno {
 ///
 /// Norms of a parameter that an example uses in several rows (a linear layer over a sequence, a recurrent cell) come
 /// from inner products of the rows where that costs less than its gradient in full and limits.max_spread allows it. An
-/// example for which the proven bound of such a norm is too loose (norms_in_factors) is clipped once more, in full.
+/// example for which the proven bound of its norm is too loose (judged_norms), because its rows cancel, is clipped once
+/// more, with sums in float64.
 ///
 /// Memory beyond a plain step: all output gradients at once, and n times the size of every parameter whose per-example
-/// gradient is stored (convolutions, linear layers over short sequences of few features, computed parameters, parameters
-/// used in several ways, so also a table that is the output layer as well). A table that is only looked up costs n times
-/// the rows that an example looks up, not its size. A microbatch that would need more than limits.memory_budget is
-/// clipped in parts.
+/// gradient is stored (convolutions, linear layers over short sequences of few features, computed parameters,
+/// parameters used in several ways, so also a table that is the output layer as well). A table that is only looked up
+/// costs n times the rows that an example looks up, not its size. A microbatch that would need more than
+/// limits.memory_budget is clipped in parts.
 [[nodiscard]] std::unique_ptr<ClippingEngine> make_bookkeeping_engine(const EngineLimits& limits = {});
 
 }  // namespace ripieno

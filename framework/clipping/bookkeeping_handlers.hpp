@@ -40,7 +40,8 @@ struct NodeHandler {
   bool (*serves)(const UseSite&);
   /// Tensors to take out of the node before the backward pass frees them.
   std::vector<at::Tensor> (*save)(const UseSite&);
-  /// The gradients with respect to the cut, in its shape.
+  /// The gradients with respect to the cut, in its shape. Output gradient and saved tensors come widened, so that
+  /// gradients of layers that run in bfloat16 are float32.
   PerExampleGradientPtr (*gradient)(const UseSite&, const at::Tensor& output_gradient,
                                     std::span<const at::Tensor> saved);
 };
@@ -53,6 +54,7 @@ struct NodeHandler {
 [[nodiscard]] std::span<const NodeHandler> batched_handlers();
 [[nodiscard]] std::span<const NodeHandler> convolution_handlers();
 [[nodiscard]] std::span<const NodeHandler> embedding_handlers();
+[[nodiscard]] std::span<const NodeHandler> embedding_bag_handlers();
 [[nodiscard]] std::span<const NodeHandler> normalisation_handlers();
 [[nodiscard]] std::span<const NodeHandler> broadcast_handlers();
 
@@ -62,8 +64,11 @@ struct NodeHandler {
 /// factor * gradient
 [[nodiscard]] at::Tensor scaled(const at::Tensor& gradient, const at::Scalar& factor);
 
+/// A bfloat16 or float16 tensor as float32; any other as it is.
+[[nodiscard]] at::Tensor widened(const at::Tensor& tensor);
+
 /// What a node returns for the edge when it is given this output gradient: not yet reduced to the input's shape, which
-/// the autograd engine would do. Undefined where it returns nothing.
+/// the autograd engine would do. Widened; undefined where it returns nothing.
 [[nodiscard]] at::Tensor call_node(const NodePtr& node, int edge, const at::Tensor& output_gradient);
 
 }  // namespace ripieno::bookkeeping

@@ -5,8 +5,9 @@
 #include <ripieno/framework/clipping/bookkeeping_handlers.hpp>
 #include <ripieno/framework/clipping/per_example_normalisation.hpp>
 
-/// Scale and shift of layer and group normalisation. (Instance normalisation repeats them over the examples and root
-/// mean square normalisation multiplies by them: see bookkeeping_broadcast.cpp.)
+/// Scale and shift of layer and group normalisation, and of batch normalisation with given statistics. (Instance
+/// normalisation repeats them over the examples and root mean square normalisation multiplies by them: see
+/// bookkeeping_broadcast.cpp.)
 namespace ripieno::bookkeeping {
 namespace {
 
@@ -53,11 +54,36 @@ PerExampleGradientPtr group_norm_gradient(const UseSite& site, const at::Tensor&
                site.cut_shape);
 }
 
+// torch.batch_norm(input [slices, channels, …], weight, bias, …) with statistics that are given: a scale and a shift
+// for each channel. (Statistics of the batch mix examples.)
+bool batch_norm_serves(const UseSite& site) {
+  return !as<generated::NativeBatchNormBackward0>(site).training && site.edge > 0 && site.layout.dim == 0;
+}
+
+std::vector<at::Tensor> batch_norm_save(const UseSite& site) {
+  if (site.edge == 2) return {};
+  const auto& node = as<generated::NativeBatchNormBackward0>(site);
+  return {node.input_.unpack(site.node), node.running_mean_.unpack(site.node), node.running_var_.unpack(site.node)};
+}
+
+PerExampleGradientPtr batch_norm_gradient(const UseSite& site, const at::Tensor& output_gradient,
+                                          std::span<const at::Tensor> saved) {
+  Shape channels(output_gradient.dim() - 1, 1);
+  channels.front() = site.cut_shape.front();
+  at::Tensor of_elements = output_gradient;
+  if (site.edge == 1) {
+    const double eps = as<generated::NativeBatchNormBackward0>(site).eps;
+    of_elements = output_gradient * (saved[0] - saved[1].view(channels)) * (saved[2] + eps).rsqrt().view(channels);
+  }
+  return store(reduce_broadcast(of_elements, site.layout, site.num_examples, channels), site.cut_shape);
+}
+
 constexpr std::array k_handlers{
     NodeHandler{"NativeLayerNormBackward0", false, layer_norm_serves, save<generated::NativeLayerNormBackward0>,
                 layer_norm_gradient},
     NodeHandler{"NativeGroupNormBackward0", false, group_norm_serves, save<generated::NativeGroupNormBackward0>,
                 group_norm_gradient},
+    NodeHandler{"NativeBatchNormBackward0", false, batch_norm_serves, batch_norm_save, batch_norm_gradient},
 };
 
 }  // namespace

@@ -16,6 +16,7 @@ std::vector<PerExampleGradientPtr> gradients_of_uses(const Graph& graph, const P
   std::vector<std::vector<at::Tensor>> saved;
   for (const Use& use : plan.uses) {
     saved.push_back(use.handler->save(plan.site(graph, use)));
+    for (at::Tensor& tensor : saved.back()) tensor = widened(tensor);
     if (target_of.emplace(use.node, targets.size()).second) targets.emplace_back(graph.nodes[use.node].node, 0);
   }
   const std::vector<at::Tensor> arrived =
@@ -24,7 +25,7 @@ std::vector<PerExampleGradientPtr> gradients_of_uses(const Graph& graph, const P
   std::vector<PerExampleGradientPtr> gradients;
   for (std::size_t u = 0; u < plan.uses.size(); ++u) {
     const Use& use = plan.uses[u];
-    const at::Tensor& output_gradient = arrived[target_of.at(use.node)];
+    const at::Tensor output_gradient = widened(arrived[target_of.at(use.node)]);
     PerExampleGradientPtr gradient;
     if (output_gradient.defined()) gradient = use.handler->gradient(plan.site(graph, use), output_gradient, saved[u]);
     saved[u].clear();
@@ -80,18 +81,12 @@ std::vector<PerExampleGradientPtr> gradients_of_leaves(const Graph& graph, const
   return of_leaves;
 }
 
-NormsInFactors norms_of(const std::vector<PerExampleGradientPtr>& gradients, std::int64_t n,
-                        const ClipSettings& settings) {
-  if (settings.form == GradientForm::cheapest) return norms_in_factors(gradients, n, settings.max_spread);
-  return {.bounds = norm_bounds(gradients, n), .accepted = at::ones({n}, at::kBool)};
-}
-
 /// A leaf's weighted sum, taken back through the views between leaf and cut where there are any.
 at::Tensor sum_of_leaf(const Graph& graph, const Plan& plan, std::size_t leaf, const PerExampleGradient& gradient,
                        const at::Tensor& weights) {
   const at::Tensor sum = gradient.weighted_sum(weights);
   const Cut& cut = plan.cuts[plan.cuts_of_leaf[leaf].front()];
-  if (cut.kind != CutKind::rearranged) return sum.view(graph.leaves[leaf].sizes());
+  if (cut.kind != CutKind::rearranged) return sum.view(graph.leaves[leaf].sizes()).to(graph.leaves[leaf].scalar_type());
   const torch::autograd::Edge at_cut(graph.nodes[cut.node].node, cut.input_nr);
   return backward({at_cut}, {sum.view(cut.shape)}, {torch::autograd::Edge(graph.accumulators[leaf], 0)},
                   /*keep_graph=*/true)
@@ -104,7 +99,7 @@ at::Tensor sum_of_leaf(const Graph& graph, const Plan& plan, std::size_t leaf, c
 ClippedGraph clip_graph(const Graph& graph, const Plan& plan, const ClipSettings& settings) {
   const at::NoGradGuard no_grad;
   std::vector<PerExampleGradientPtr> gradients = gradients_of_leaves(graph, plan);
-  const NormsInFactors norms = norms_of(gradients, graph.num_examples, settings);
+  const JudgedNorms norms = judged_norms(gradients, graph.num_examples, settings.form, settings.max_spread);
   ClippedGraph clipped;
   for (const PerExampleGradientPtr& gradient : gradients) clipped.held_bytes += gradient ? gradient->held_bytes() : 0;
   MicrobatchResult& result = clipped.result;
@@ -114,10 +109,10 @@ ClippedGraph clip_graph(const Graph& graph, const Plan& plan, const ClipSettings
   // 0.
   result.finite = result.losses.isfinite().logical_and(result.norms.isfinite());
   clipped.postponed = result.finite.logical_and(norms.accepted.logical_not());
-  const at::Tensor in_sum = result.finite.logical_and(norms.accepted);
-  const at::Tensor weights =
-      clip_coefficients(at::where(in_sum, result.norms, std::numeric_limits<double>::infinity()),
-                        settings.clipping_norm, settings.stored);
+  const at::Tensor counted = at::arange(graph.num_examples, at::kLong).lt(settings.counted);
+  const at::Tensor in_sum = result.finite.logical_and(norms.accepted).logical_and(counted);
+  const at::Tensor weights = clip_coefficients(at::where(in_sum, result.norms, std::numeric_limits<double>::infinity()),
+                                               settings.clipping_norm, settings.stored);
   for (std::size_t leaf = 0; leaf < gradients.size(); ++leaf) {
     result.sum.push_back(gradients[leaf] ? sum_of_leaf(graph, plan, leaf, *gradients[leaf], weights)
                                          : at::zeros_like(graph.leaves[leaf].detach()));

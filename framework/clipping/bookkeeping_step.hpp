@@ -2,29 +2,27 @@
 
 #include <ATen/core/ScalarType.h>
 
+#include <cstdint>
+#include <limits>
 #include <ripieno/framework/clipping/engine.hpp>
 #include <ripieno/framework/clipping/graph_plan.hpp>
 #include <ripieno/framework/clipping/graph_trace.hpp>
+#include <ripieno/framework/clipping/per_example_gradient.hpp>
 
 namespace ripieno::bookkeeping {
-
-/// How gradients that are sums of outer products are held.
-enum class GradientForm {
-  cheapest,  ///< in factors where those cost less than the gradients in full
-  in_full,
-};
 
 struct ClipSettings {
   double clipping_norm = 0;
   at::ScalarType stored = at::kFloat;  ///< the dtype whose rounding governs the contributions
-  GradientForm form = GradientForm::in_full;
-  double max_spread = 1;  ///< see norms_in_factors; for `cheapest`
+  GradientForm form = GradientForm::stored;
+  double max_spread = 1;                                            ///< see judged_norms
+  std::int64_t counted = std::numeric_limits<std::int64_t>::max();  ///< examples at the front that count; at least one
 };
 
 struct ClippedGraph {
   MicrobatchResult result;
-  /// bool [n]: finite examples that were left out of the sum, because a proven bound of their norm in factors is too
-  /// loose. They have to be clipped in full. None where the gradients are held in full.
+  /// bool [n]: finite examples that were left out of the sum, because the proven bound of their norm is too loose. They
+  /// have to be clipped exactly_stored, which leaves none out.
   at::Tensor postponed;
   std::int64_t held_bytes = 0;  ///< memory that the gradients of all examples took
 };

@@ -84,7 +84,9 @@ template <class Loss>
 class ClippedGradFn {
  public:
   ClippedGradFn(Loss loss, ClippingOptions options)
-      : loss_(std::move(loss)), options_(std::move(options)), engine_(make_engine(options_.engine, detail::limits_of(options_))) {}
+      : loss_(std::move(loss)),
+        options_(std::move(options)),
+        engine_(make_engine(options_.engine, detail::limits_of(options_))) {}
 
   template <class... Args>
   std::pair<Clipped<PyTree>, FixedClipState> operator()(const Args&... arguments_and_state) const {

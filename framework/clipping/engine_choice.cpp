@@ -62,13 +62,13 @@ class Trial {
   }
 
   /// UsageError for a loss that mixes examples: the loop would serve it, but with other values than the user's batch.
-  void check_examples_are_independent() const {
+  void check_examples_are_independent(const std::string& objection_to_bookkeeping) const {
     if (!comparable_) return;
     const c10::AutoGradMode without_gradients(false);
     const at::Tensor together = loss_(examples_.params, examples_.batch).to(at::kDouble);
     if (largest(together - oracle_.losses) > k_loss_tolerance * largest(oracle_.losses))
       throw UsageError("the loss of an example depends on the others in its batch",
-                       "on made-up examples it is another alone than among others",
+                       "on made-up examples it is another alone than among others: " + objection_to_bookkeeping,
                        "remove batch normalisation, contrastive terms and batch statistics from the loss");
   }
 
@@ -104,7 +104,8 @@ class AutomaticEngine final : public ClippingEngine {
       log::info("clipping engine: bookkeeping");
       return make_bookkeeping_engine(limits_);
     }
-    trial.check_examples_are_independent();  // the others would not notice, because they see one example at a time
+    trial.check_examples_are_independent(
+        *to_bookkeeping);  // the others would not notice, because they see one example at a time
     const std::string reason = "bookkeeping does not serve this loss: " + *to_bookkeeping;
     const std::optional<std::string> to_vmap = trial.objection_to(*make_vmap_engine(limits_));
     if (!to_vmap) {

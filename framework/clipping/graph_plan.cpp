@@ -1,4 +1,5 @@
 #include <ATen/ATen.h>
+#include <torch/csrc/autograd/generated/Functions.h>
 
 #include <algorithm>
 #include <array>
@@ -82,29 +83,48 @@ class Planner {
 
   /// What the operations between a node and its parameter come to.
   CutKind kind_of(int node) const {
-    bool transposed = false, rearranged = false;
+    bool transposed = false, rearranged = false, narrowed = false;
     for (; three_.nodes[node].leaf == k_none; node = three_.nodes[node].edges.front().child) {
       const GraphNode& current = three_.nodes[node];
       if (current.name == "TBackward0" || is_matrix_transpose(current))
         transposed = !transposed;
       else if (std::ranges::find(k_rearranging, current.name) != k_rearranging.end())
         rearranged = true;
+      else if (narrows(current))
+        narrowed = true;
       else
         return CutKind::computed;
     }
-    if (rearranged) return CutKind::rearranged;
+    // The clipped sum must not pass through the lower precision on its way back.
+    if (rearranged) return narrowed ? CutKind::computed : CutKind::rearranged;
     return transposed ? CutKind::transpose : CutKind::parameter;
+  }
+
+  /// A copy of a float32 tensor in bfloat16 or float16.
+  [[nodiscard]] bool narrows(const GraphNode& node) const {
+    if (node.name != "ToCopyBackward0") return false;
+    const GraphEdge& from = node.edges.front();
+    return at::isReducedFloatingType(output_type(*node.node, 0)) &&
+           type_of(three_.nodes[from.child], from.input_nr) == at::kFloat;
+  }
+
+  static at::ScalarType output_type(const torch::autograd::Node& node, std::uint32_t input_nr) {
+    return c10::typeMetaToScalarType(node.input_metadata(input_nr).dtype());
+  }
+
+  [[nodiscard]] at::ScalarType type_of(const GraphNode& node, std::uint32_t input_nr) const {
+    return node.leaf == k_none ? output_type(*node.node, input_nr) : three_.leaves[node.leaf].scalar_type();
   }
 
   static bool is_matrix_transpose(const GraphNode& node) {
     return node.name == "TransposeBackward0" && node.shape.size() == 2;
   }
 
-  void require_float_cut(const GraphEdge& edge) const {
+  void require_float_cut(const GraphEdge& edge) {
     const GraphNode& node = three_.nodes[edge.child];
-    const at::ScalarType type = c10::typeMetaToScalarType(
-        node.leaf == k_none ? node.node->input_metadata(edge.input_nr).dtype() : three_.leaves[node.leaf].dtype());
-    if (type == at::kFloat || type == at::kDouble) return;
+    const at::ScalarType type = type_of(node, edge.input_nr);
+    plan_.reduced_precision |= at::isReducedFloatingType(type);
+    if (type == at::kFloat || type == at::kDouble || at::isReducedFloatingType(type)) return;
     throw UsageError("the book-keeping engine has no rule for " + node.name + " on the way from " +
                          parameters_text(leaves_below(edge.child)) + " to the examples",
                      std::string("it makes ") + c10::toString(type) + ", and gradients are kept in float32 or float64",
@@ -195,7 +215,11 @@ class Planner {
     use.raw_layout = require_layout(find_layout(raw_two.sizes().vec(), shape_three, raw), three_.nodes[use.node]);
   }
 
-  static ExampleLayout require_layout(const FoundLayout& found, const GraphNode& node) {
+  ExampleLayout require_layout(const FoundLayout& found, const GraphNode& node) const {
+    if (found.finding == LayoutFinding::mixed && normalises_over_batch())
+      throw UsageError("the loss uses batch normalisation, which mixes examples",
+                       "its statistics are those of the batch, so a per-example gradient does not exist",
+                       "use group_norm or layer_norm in place of batch_norm, or put it into evaluation mode");
     if (found.finding == LayoutFinding::mixed)
       throw UsageError("the loss mixes examples: at " + node.name + " the loss of one reaches another",
                        "a per-example gradient does not exist",
@@ -205,6 +229,19 @@ class Planner {
       throw UsageError("the examples cannot be told apart in the output gradient of " + node.name,
                        "too many of its rows are zero for made-up examples", k_advice);
     return found.layout;
+  }
+
+  /// Whether statistics are taken over a batch: of channels whose number does not follow that of the examples, which
+  /// those of instance normalisation do.
+  [[nodiscard]] bool normalises_over_batch() const {
+    for (std::size_t i = 0; i < three_.nodes.size(); ++i) {
+      const GraphNode& node = three_.nodes[i];
+      if (node.name == "NativeBatchNormBackward0" &&
+          static_cast<const torch::autograd::generated::NativeBatchNormBackward0&>(*node.node).training &&
+          node.shape[1] == two_.nodes[i].shape[1])
+        return true;
+    }
+    return false;
   }
 
   [[noreturn]] void refuse_use(const Use& use) const {

@@ -11,9 +11,9 @@ namespace ripieno::bookkeeping {
 
 /// How gradients with respect to a cut become those of parameters.
 enum class CutKind {
-  /// The cut is the parameter.
+  /// The cut is the parameter, or a copy of it in lower precision.
   parameter,
-  /// It is its transpose.
+  /// It is the transpose of one.
   transpose,
   /// Views, slices or permutations lie between, and the parameter has no other cut: norms are the same, and the clipped
   /// sum goes back through the graph.
@@ -56,6 +56,8 @@ struct Plan {
   std::vector<ShapeRule> shapes;               ///< one per node
   bool keep_graph = false;                     ///< some handler calls its node after the backward pass
   bool pulls_back_at_once = true;              ///< one backward pass serves all examples of computed cuts
+  Recurrence recurrence = Recurrence::fused;   ///< how the loss has to be traced
+  bool reduced_precision = false;              ///< some cut is bfloat16 or float16, as autocast makes them
   std::int64_t example_bytes = 0;              ///< memory that one example's gradients take in their cheapest form
   std::int64_t example_bytes_in_full = 0;      ///< and in full
 

@@ -1,7 +1,9 @@
+#include <ATen/Context.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/variable.h>
 #include <ripieno/framework/clipping/graph_trace.hpp>
 
+#include <algorithm>
 #include <unordered_map>
 
 namespace ripieno::bookkeeping {
@@ -30,6 +32,20 @@ std::vector<NodePtr> nodes_in_depth_first_order(const NodePtr& root) {
   }
   return order;
 }
+
+/// Whether Torch may use oneDNN; as before when it goes.
+class OneDnnGuard {
+ public:
+  explicit OneDnnGuard(bool enabled) : before_(at::globalContext().userEnabledMkldnn()) {
+    at::globalContext().setUserEnabledMkldnn(enabled);
+  }
+  ~OneDnnGuard() { at::globalContext().setUserEnabledMkldnn(before_); }
+  OneDnnGuard(const OneDnnGuard&) = delete;
+  OneDnnGuard& operator=(const OneDnnGuard&) = delete;
+
+ private:
+  bool before_;
+};
 
 Shape metadata_shape(const autograd::Node& node, std::uint32_t input_nr) {
   Shape shape;
@@ -70,8 +86,14 @@ std::string Graph::signature() const {
   return text;
 }
 
-Graph trace(const LossFn& loss, const PyTree& params, std::span<const at::Tensor> batch) {
+bool has_fused_recurrence(const Graph& graph) {
+  return std::ranges::any_of(
+      graph.nodes, [](const GraphNode& node) { return node.name == "MkldnnRnnLayerBackward0" && node.reaches_leaf; });
+}
+
+Graph trace(const LossFn& loss, const PyTree& params, std::span<const at::Tensor> batch, Recurrence recurrence) {
   const at::AutoGradMode grad_mode(true);
+  const OneDnnGuard one_dnn(recurrence == Recurrence::fused && at::globalContext().userEnabledMkldnn());
   Graph graph;
   graph.num_examples = batch.front().size(0);
   for (const at::Tensor& leaf : params.leaves()) {

@@ -50,9 +50,19 @@ struct Graph {
   [[nodiscard]] std::string signature() const;
 };
 
+/// How LSTM layers run.
+enum class Recurrence {
+  fused,        ///< as one operation, where Torch has one
+  written_out,  ///< as linear layers, step after step
+};
+
+/// Whether an LSTM layer that runs as one operation uses parameters.
+[[nodiscard]] bool has_fused_recurrence(const Graph& graph);
+
 /// Runs the loss on leaves that share the parameters' memory and lists its graph. Throws what check_losses and the loss
-/// throw.
-[[nodiscard]] Graph trace(const LossFn& loss, const PyTree& params, std::span<const at::Tensor> batch);
+/// throw. Recurrence::written_out turns oneDNN off meanwhile, for the whole process.
+[[nodiscard]] Graph trace(const LossFn& loss, const PyTree& params, std::span<const at::Tensor> batch,
+                          Recurrence recurrence);
 
 /// One backward pass from `roots` that delivers what arrives at `targets` and computes nothing else. Undefined where
 /// nothing arrives.

@@ -11,7 +11,7 @@ void PerExampleGradient::add_to(const at::Tensor& rows) const { rows.add_(stored
 
 bool PerExampleGradient::absorb(const PerExampleGradient&) { return false; }
 
-GramNorms PerExampleGradient::cheapest_squared_norms() const {
+GramNorms PerExampleGradient::norms_in(GradientForm) const {
   const at::Tensor bounds = squared_norm_bounds();
   return {bounds, bounds, bounds};
 }
@@ -34,18 +34,19 @@ at::Tensor norm_bounds(const std::vector<PerExampleGradientPtr>& gradients, std:
   return raised_root(sum, gradients.size());
 }
 
-NormsInFactors norms_in_factors(const std::vector<PerExampleGradientPtr>& gradients, std::int64_t n,
-                                double max_spread) {
+JudgedNorms judged_norms(const std::vector<PerExampleGradientPtr>& gradients, std::int64_t n, GradientForm form,
+                         double max_spread) {
   constexpr double excess = (1 + k_accepted_excess) * (1 + k_accepted_excess) * (1 - 1e-9);
   at::Tensor upper = at::zeros({n}, at::kDouble), lower = at::zeros_like(upper), terms = at::zeros_like(upper);
   for (const PerExampleGradientPtr& gradient : gradients) {
     if (!gradient) continue;
-    const GramNorms norms = gradient->cheapest_squared_norms();
+    const GramNorms norms = gradient->norms_in(form);
     upper += norms.upper;
     lower += norms.lower;
     terms += norms.terms;
   }
-  const at::Tensor tight = upper.le(lower * excess), narrow = terms.le(lower * (max_spread * max_spread));
+  if (form == GradientForm::exactly_stored) return {raised_root(upper, gradients.size()), at::ones({n}, at::kBool)};
+  const at::Tensor tight = upper.le(lower * excess), narrow = terms.le(lower * (max_spread * max_spread) * excess);
   return {raised_root(upper, gradients.size()), tight.logical_and(narrow)};
 }
 
@@ -57,9 +58,10 @@ PerExampleGradientPtr sum_of(std::vector<PerExampleGradientPtr> parts, const std
   }
   if (forms.empty()) return nullptr;
   if (forms.size() == 1) return std::move(forms.front());
-  const at::Tensor rows = forms.front()->stored().clone(at::MemoryFormat::Contiguous);
-  for (std::size_t i = 1; i < forms.size(); ++i) forms[i]->add_to(rows);
-  return std::make_unique<StoredGradient>(rows, shape);
+  const at::Tensor first = forms.front()->stored();
+  const at::Tensor rows = at::zeros(first.sizes(), first.options().dtype(at::kDouble));
+  for (const PerExampleGradientPtr& form : forms) form->add_to(rows);
+  return std::make_unique<StoredGradient>(rows.to(first.scalar_type()), shape);
 }
 
 StoredGradient::StoredGradient(at::Tensor rows, std::vector<std::int64_t> shape, Unpack unpack,

@@ -10,6 +10,13 @@
 
 namespace ripieno::bookkeeping {
 
+/// How gradients that are sums of products are held.
+enum class GradientForm {
+  in_factors,      ///< in factors where those cost less than the gradients in full, else as `stored`
+  stored,          ///< in full
+  exactly_stored,  ///< in full, summed in float64 and rounded once
+};
+
 /// The gradients of n examples with respect to one tensor, in whichever form is cheapest.
 class PerExampleGradient {
  public:
@@ -19,12 +26,12 @@ class PerExampleGradient {
 
   /// Upper bounds of the squared norms; float64 [n], not finite where a factor of the example's gradient is not.
   [[nodiscard]] virtual at::Tensor squared_norm_bounds() const = 0;
-  /// The same, in factors where they are cheaper than the gradients in full; weighted_sum then multiplies them. By
-  /// default the bounds above, which are exact to a few roundings.
-  [[nodiscard]] virtual GramNorms cheapest_squared_norms() const;
+  /// Bounds for the sums in real arithmetic, in a form that weighted_sum then works with. By default those above, which
+  /// are exact to a few roundings.
+  [[nodiscard]] virtual GramNorms norms_in(GradientForm form) const;
   /// Every example's gradient in full, [n, numel], row-major in the tensor's shape.
   [[nodiscard]] virtual at::Tensor stored() const = 0;
-  /// Adds every example's gradient to `rows`, contiguous [n, numel].
+  /// Adds every example's gradient to `rows`, contiguous [n, numel], in the dtype of `rows`.
   virtual void add_to(const at::Tensor& rows) const;
   /// sum_i weights[i] g_i in the tensor's shape. Examples of zero weight are left out whatever they hold (invariant
   /// P6). weights: float64 [n] that the gradient's dtype represents exactly.
@@ -49,20 +56,20 @@ using PerExampleGradientPtr = std::unique_ptr<PerExampleGradient>;
 /// The largest relative excess of a norm bound over the norm that is accepted for gradients in factors (invariant P5).
 inline constexpr double k_accepted_excess = 1e-3;
 
-/// Norm bounds of gradients that may stay in factors.
-struct NormsInFactors {
+/// Norm bounds that may be too loose.
+struct JudgedNorms {
   at::Tensor bounds;    ///< float64 [n]: upper bounds of the norms over all tensors
   at::Tensor accepted;  ///< bool [n]
 };
 
 /// An example is accepted when its bound is proven to exceed its norm by k_accepted_excess of it at most, and the
 /// magnitudes of the terms of its gradient add up to max_spread times its norm at most, which bounds the rounding error
-/// of a sum that it enters in factors. Any other finite example has to be formed in full.
-[[nodiscard]] NormsInFactors norms_in_factors(const std::vector<PerExampleGradientPtr>& gradients, std::int64_t n,
-                                              double max_spread);
+/// of a sum that it enters in factors. Any other finite example has to be stored exactly; those that are, are accepted.
+[[nodiscard]] JudgedNorms judged_norms(const std::vector<PerExampleGradientPtr>& gradients, std::int64_t n,
+                                       GradientForm form, double max_spread);
 
 /// The sum of the gradients that one tensor of this shape gets in several places; nullptr for none. Only the norm of
-/// the sum counts, so where the forms differ it is stored.
+/// the sum counts, so where the forms differ it is stored, summed in float64 and rounded once.
 [[nodiscard]] PerExampleGradientPtr sum_of(std::vector<PerExampleGradientPtr> parts,
                                            const std::vector<std::int64_t>& shape);
 

@@ -12,10 +12,10 @@
 #include <type_traits>
 #include <vector>
 
-// The forward error of a computed square. Let a_r >= |u_r|, b_r >= |v_r| be computed norms, and write the computed inner
-// products as u_r.u_s + d, |d| <= g a_r a_s + h. The products of a block of k_block features go through
-// k_block / lanes fused multiply-adds and log2(lanes) additions in the dtype's precision, and block sums and the last
-// few features through float64: g = gamma_roundings(unit) + gamma_blocks(2^-53) (Higham 2002, section 3.1; the
+// The forward error of a computed square. Let a_r >= |u_r|, b_r >= |v_r| be computed norms, and write the computed
+// inner products as u_r.u_s + d, |d| <= g a_r a_s + h. The products of a block of k_block features go through k_block /
+// lanes fused multiply-adds and log2(lanes) additions in the dtype's precision, and block sums and the last few
+// features through float64: g = gamma_roundings(unit) + gamma_blocks(2^-53) (Higham 2002, section 3.1; the
 // Cauchy-Schwarz inequality turns sums of magnitudes into norms), and each of the m products may underflow, by at most
 // the smallest normal number even where subnormals are flushed: h = m * min. With g', h' for the v,
 //     |computed term - exact term| <= (g + g' + g g') a_r a_s b_r b_s + (1 + g') h b_r b_s + (1 + g) h' a_r a_s + h h',
@@ -26,10 +26,9 @@
 namespace ripieno::bookkeeping {
 namespace {
 
-constexpr int k_tile = 4;               // rows of either factor whose inner products stay in registers
-constexpr std::int64_t k_block = 512;   // features summed in the dtype's precision
+constexpr int k_tile = 4;              // rows of either factor whose inner products stay in registers
+constexpr std::int64_t k_block = 512;  // features summed in the dtype's precision
 constexpr double k_unit_double = 0x1p-53;
-constexpr double k_evaluation = 1e-9;   // covers the roundings of the bound's own evaluation
 
 template <class Scalar>
 using RowPointers = std::array<const Scalar*, k_tile>;
@@ -157,13 +156,14 @@ Norms norms_of(const Factor<Scalar>& u, const Factor<Scalar>& v, std::int64_t ro
   const double h_u = underflow<Scalar>(u.size), h_v = underflow<Scalar>(v.size);
   const double relative = g_u + g_v + g_u * g_v + 2 * (count + 3) * k_unit_double;
   const double absolute = 2 * (h_u * total_v * total_v + h_v * total_u * total_u + count * h_u * h_v);
-  const double terms = total * total * (1 + k_evaluation);
-  const double error = (relative * terms + absolute) * (1 + k_evaluation);
+  const double evaluation = static_cast<double>(rows + 16) * 2 * k_unit_double;  // roundings in evaluating the bounds
+  const double terms = total * total * (1 + evaluation);
+  const double error = (relative * terms + absolute) * (1 + evaluation);
   const double square = computed_square(u, v, rows);
   // The triangle inequality bounds the norm too, also where an inner product overflows. (NaN compares false.)
-  const double upper = (square + error) * (1 + k_evaluation);
+  const double upper = (square + error) * (1 + evaluation);
   return {.upper = upper <= terms ? std::max(upper, 0.0) : terms,
-          .lower = square > error ? (square - error) * (1 - k_evaluation) : 0,
+          .lower = std::isfinite(square) && square > error ? (square - error) * (1 - evaluation) : 0,
           .terms = terms};
 }
 

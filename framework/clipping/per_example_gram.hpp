@@ -17,7 +17,8 @@ struct GramNorms {
 /// float64). Parallel over examples only, with a fixed order of additions.
 ///
 /// The products cancel where the rows of an example oppose each other, so the computed square comes with a bound of its
-/// forward error (derived in per_example_gram.cpp): |computed - |G|^2| <= E, upper = computed + E, lower = computed - E.
+/// forward error (derived in per_example_gram.cpp): |computed - |G|^2| <= E, upper = computed + E, lower = computed -
+/// E.
 [[nodiscard]] GramNorms gram_norms(const at::Tensor& u, const at::Tensor& v);
 
 }  // namespace ripieno::bookkeeping

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cfloat>
+#include <cmath>
 #include <ripieno/framework/clipping/per_example_outer.hpp>
 #include <ripieno/framework/clipping/per_example_products.hpp>
 #include <ripieno/framework/clipping/per_example_rows.hpp>
@@ -65,32 +66,68 @@ bool OuterProductGradient::factors_are_cheaper() const {
   return 5 * rows * (m + k) <= 8 * m * k;
 }
 
-GramNorms OuterProductGradient::cheapest_squared_norms() const {
-  if (is_rank_one() || rows_.defined() || !factors_are_cheaper()) return PerExampleGradient::cheapest_squared_norms();
-  if (u_.size() > 1) {
-    u_ = {joined(u_)};
-    v_ = {joined(v_)};
+void OuterProductGradient::join() const {
+  if (u_.size() == 1) return;
+  u_ = {joined(u_)};
+  v_ = {joined(v_)};
+}
+
+/// A sum of fused multiply-adds over the rows errs by at most gamma_rows(u) sum_r |u_r| |v_r|, and by the smallest
+/// normal number for each element and row where it underflows.
+GramNorms OuterProductGradient::norms_of_rounded_sums() const {
+  join();
+  const at::Tensor u = u_.front(), v = v_.front();
+  const auto row_norms = [](const at::Tensor& factor) {
+    return bookkeeping::squared_norm_bounds(factor.flatten(0, 2)).sqrt().view({factor.size(0), -1, factor.size(2)});
+  };
+  const bool single = u.scalar_type() == at::kFloat;
+  const double rows = static_cast<double>(u.size(2)) * 1.001 * (single ? 0x1p-24 : 0x1p-53);
+  const double elements = static_cast<double>(u.size(2)) * std::sqrt(static_cast<double>(u.size(3) * v.size(3)));
+  const at::Tensor errors = (row_norms(u) * row_norms(v)).sum(2).square().sum(1).sqrt() * rows +
+                            elements * (single ? double{FLT_MIN} : DBL_MIN);
+  form(GradientForm::stored);
+  const at::Tensor norms = squared_norms_.sqrt();
+  return {.upper = (norms + errors).square() * (1 + 8 * DBL_EPSILON),
+          .lower = (norms - errors).clamp_min(0).square() * (1 - 1e-9),
+          .terms = squared_norms_};
+}
+
+GramNorms OuterProductGradient::norms_in(GradientForm form_wanted) const {
+  if (is_rank_one() || rows_.defined()) return PerExampleGradient::norms_in(form_wanted);
+  if (form_wanted == GradientForm::exactly_stored) {
+    form(form_wanted);
+    return PerExampleGradient::norms_in(form_wanted);
   }
+  if (form_wanted == GradientForm::stored || !factors_are_cheaper()) return norms_of_rounded_sums();
+  join();
   return gram_norms(u_.front(), v_.front());
 }
 
 at::Tensor OuterProductGradient::stored() const {
   if (!rows_.defined() && is_rank_one()) return at::mul(u_.front().transpose(2, 3), v_.front()).flatten(1);
-  if (!rows_.defined()) form();
+  if (!rows_.defined()) form(GradientForm::stored);
   return rows_;
 }
 
-void OuterProductGradient::form() const {
-  const OuterProductSums sums = sums_of_outer_products(joined(u_), joined(v_));
-  rows_ = sums.rows;
-  squared_norms_ = sums.squared_norms;
+void OuterProductGradient::form(GradientForm precision) const {
+  join();
+  const at::Tensor u = u_.front(), v = v_.front();
+  if (precision == GradientForm::exactly_stored) {
+    rows_ = sums_of_outer_products(u.to(at::kDouble), v.to(at::kDouble)).rows.to(u.scalar_type());
+    squared_norms_ = bookkeeping::squared_norm_bounds(rows_);
+  } else {
+    const OuterProductSums sums = sums_of_outer_products(u, v);
+    rows_ = sums.rows;
+    squared_norms_ = sums.squared_norms;
+  }
   u_.clear();
   v_.clear();
 }
 
 void OuterProductGradient::add_to(const at::Tensor& rows) const {
   if (rows_.defined()) return PerExampleGradient::add_to(rows);
-  const at::Tensor u = joined(u_).flatten(0, 1), v = joined(v_).flatten(0, 1);
+  const at::Tensor u = joined(u_).flatten(0, 1).to(rows.scalar_type()),
+                   v = joined(v_).flatten(0, 1).to(rows.scalar_type());
   rows.view({u.size(0), u.size(2), v.size(2)}).baddbmm_(u.transpose(1, 2), v);
 }
 

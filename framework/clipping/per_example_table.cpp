@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <ripieno/framework/clipping/per_example_rows.hpp>
 #include <ripieno/framework/clipping/per_example_table.hpp>
+#include <vector>
 
 namespace ripieno::bookkeeping {
 namespace {
@@ -26,16 +27,24 @@ void add_row(const Scalar* __restrict row, std::int64_t width, Scalar* __restric
   for (std::int64_t j = 0; j < width; ++j) sum[j] += row[j];
 }
 
-/// One example: rows in the order of `ids` (ascending), which `order` finds in `values`; sums of equal ids go to the
-/// front of `sums`, which is zero.
+/// One example: rows in the order of `ids` (ascending), which `order` finds in `values`; sums of equal ids, taken in
+/// float64 and rounded once, go to the front of `sums`. `total`: room for one row.
 template <class Scalar>
 void add_equal(const std::int64_t* ids, const std::int64_t* order, const Scalar* values, std::int64_t rows,
-               std::int64_t width, std::int64_t* sum_ids, Scalar* sums) {
+               std::int64_t width, std::int64_t* sum_ids, Scalar* sums, std::vector<double>& total) {
   std::int64_t used = 0;
-  for (std::int64_t r = 0; r < rows; ++r) {
-    if (ids[r] < 0) continue;
-    if (used == 0 || sum_ids[used - 1] != ids[r]) sum_ids[used++] = ids[r];
-    add_row(values + order[r] * width, width, sums + (used - 1) * width);
+  for (std::int64_t r = 0; r < rows;) {
+    if (ids[r] < 0) {
+      ++r;
+      continue;
+    }
+    const std::int64_t id = ids[r];
+    std::ranges::fill(total, 0);
+    for (; r < rows && ids[r] == id; ++r)
+      for (std::int64_t j = 0; j < width; ++j) total[j] += static_cast<double>(values[order[r] * width + j]);
+    sum_ids[used] = id;
+    for (std::int64_t j = 0; j < width; ++j) sums[used * width + j] = static_cast<Scalar>(total[j]);
+    ++used;
   }
 }
 
@@ -67,9 +76,10 @@ void TableRowsGradient::add_rows_of_equal_id(const at::Tensor& ids, const at::Te
     auto* kept = ids_.data_ptr<std::int64_t>();
     const std::int64_t grain = std::max<std::int64_t>(1, k_grain_elements / std::max<std::int64_t>(1, rows * width));
     at::parallel_for(0, n, grain, [&](std::int64_t begin, std::int64_t end) {
+      std::vector<double> total(width);
       for (std::int64_t i = begin; i < end; ++i)
         add_equal(id + i * rows, place + i * rows, from + i * rows * width, rows, width, kept + i * rows,
-                  to + i * rows * width);
+                  to + i * rows * width, total);
     });
   });
 }
@@ -85,7 +95,7 @@ at::Tensor TableRowsGradient::stored() const {
 void TableRowsGradient::add_to(const at::Tensor& rows) const {
   // Rows without an id are zeros, which row 0 may be given.
   const at::Tensor places = ids_.clamp_min(0).unsqueeze(2).expand_as(values_);
-  rows.view({values_.size(0), shape_[0], values_.size(2)}).scatter_add_(1, places, values_);
+  rows.view({values_.size(0), shape_[0], values_.size(2)}).scatter_add_(1, places, values_.to(rows.scalar_type()));
 }
 
 at::Tensor TableRowsGradient::weighted_sum(const at::Tensor& weights) const {

@@ -1,4 +1,11 @@
+set(cases bookkeeping_cases.cpp bookkeeping_cases_computed.cpp bookkeeping_cases_layers.cpp bookkeeping_cases_settings.cpp)
 ripieno_add_test(bookkeeping_test TORCH
-  SOURCES bookkeeping_cases.cpp bookkeeping_cases_computed.cpp bookkeeping_cases_layers.cpp bookkeeping_gradients_test.cpp
-    bookkeeping_invariants_test.cpp bookkeeping_pullback_test.cpp bookkeeping_test.cpp
+  SOURCES ${cases} bookkeeping_cancellation_test.cpp bookkeeping_gradients_test.cpp bookkeeping_invariants_test.cpp
+    bookkeeping_pullback_test.cpp bookkeeping_test.cpp
   LINK ripieno_clipping)
+# Every engine on every case and on random models: 60 of them, 500 with RIPIENO_FULL=1.
+ripieno_add_test(other_engines_test TORCH TIMEOUT 900
+  SOURCES ${cases} other_engines_test.cpp random_models.cpp
+  LINK ripieno_clipping LABELS slow)
+# Small tensors: threads that wait for each other on a full machine cost far more than they save.
+set_tests_properties(bookkeeping_test other_engines_test PROPERTIES ENVIRONMENT "OMP_NUM_THREADS=1")

@@ -195,6 +195,9 @@ std::vector<Case> make_served() {
   add_attention(list);
   add_computed_parameters(list);
   add_recurrent(list);
+  add_fused_recurrent(list);
+  add_embedding_bags(list);
+  add_more_settings(list);
   return list;
 }
 
@@ -240,6 +243,20 @@ std::vector<Case> make_mixing() {
   list.push_back({"EmbeddingScaledByFrequency", {parameter({9, 4})}, {ids({7}, 9)}, [](auto& p, auto& b) {
                     return some_loss(at::embedding(p[0], b[0], -1, /*scale_grad_by_freq=*/true));
                   }});
+  add("OnlyTheTwoLargestLossesKept", [=](auto& p, auto& b) {
+    const auto l = some_loss(linear(p, b));
+    return l * (l >= std::get<0>(l.detach().topk(2)).min()).to(l.scalar_type());
+  });
+  list.push_back({"IdCountsInTheLoss", {parameter({9, 4})}, {ids({}, 9)}, [](auto& p, auto& b) {
+                    const auto counts = at::bincount(b[0], {}, 9).to(p[0].scalar_type()).index_select(0, b[0]);
+                    return some_loss(at::embedding(p[0], b[0])) / counts;
+                  }});
+  list.push_back(
+      {"CentredOnARareValue", {w}, {x.clone().index_fill(1, at::zeros({1}, at::kLong), 7.0)}, [=](auto& p, auto& b) {
+         auto h = linear(p, b);
+         if (b[0].max().template item<double>() > 6) h = h - h.mean(0, true);
+         return some_loss(h);
+       }});
   const at::Tensor captured = x.clone();
   add("CapturedTensorOfBatchSize",
       [captured](auto& p, auto& b) { return some_loss(at::linear(b[0] + captured.to(b[0].scalar_type()), p[0])); });
@@ -249,15 +266,6 @@ std::vector<Case> make_mixing() {
 std::vector<UnknownCase> make_unknown() {
   at::manual_seed(7);
   return {
-      {{"EmbeddingBag",
-        {parameter({9, 4})},
-        {ids({7}, 9)},
-        [](auto& p, auto& b) {
-          const auto n = b[0].size(0);
-          const auto starts = at::arange(0, n * b[0].size(1), b[0].size(1), at::kLong);
-          return some_loss(std::get<0>(at::embedding_bag(p[0], b[0].flatten(), starts, false, 1)));
-        }},
-       "EmbeddingBagBackward0"},
       {{"EmbeddingWithSparseGradient",
         {parameter({9, 4})},
         {ids({7}, 9)},
@@ -268,13 +276,6 @@ std::vector<UnknownCase> make_unknown() {
         {data({4}), data({3})},
         [](auto& p, auto& b) { return some_loss(at::bilinear(b[0], b[1], p[0], {})); }},
        "TrilinearBackward0"},
-      {{"HalfPrecisionParameter",
-        {parameter({5, 4})},
-        {data({4})},
-        [](auto& p, auto& b) {
-          return some_loss(at::linear(b[0].to(at::kBFloat16), p[0].to(at::kBFloat16)).to(at::kFloat));
-        }},
-       "TBackward0"},
   };
 }
 
@@ -365,7 +366,10 @@ Case sequence(std::int64_t n) {
 
 BruteForce brute_force(const Case& c, double clipping_norm) {
   BruteForce result;
-  for (const at::Tensor& leaf : c.params) result.sum.push_back(at::zeros_like(leaf));
+  for (const at::Tensor& leaf : c.params) {
+    result.sum.push_back(at::zeros_like(leaf));
+    result.magnitudes.push_back(at::zeros_like(leaf));
+  }
   for (std::int64_t i = 0; i < c.batch.front().size(0); ++i) {
     const at::AutoGradMode grad_mode(true);
     Tensors leaves, row;
@@ -378,10 +382,29 @@ BruteForce brute_force(const Case& c, double clipping_norm) {
       if (part.defined()) squares += part.square().sum().item<double>();
     result.norms.push_back(std::sqrt(squares));
     const double factor = std::min(1.0, clipping_norm / std::max(result.norms.back(), 1e-300));
-    for (std::size_t leaf = 0; leaf < gradient.size(); ++leaf)
-      if (gradient[leaf].defined()) result.sum[leaf] += gradient[leaf] * factor;
+    for (std::size_t leaf = 0; leaf < gradient.size(); ++leaf) {
+      if (!gradient[leaf].defined()) continue;
+      result.sum[leaf] += gradient[leaf] * factor;
+      result.magnitudes[leaf] += gradient[leaf].abs() * factor;
+    }
   }
   return result;
+}
+
+double relative_error(const Tensors& sum, const BruteForce& expected) {
+  double error = 0, size = 0;
+  for (std::size_t leaf = 0; leaf < sum.size(); ++leaf) {
+    error += (sum[leaf].to(at::kDouble) - expected.sum[leaf]).square().sum().item<double>();
+    size += expected.magnitudes[leaf].square().sum().item<double>();
+  }
+  return size > 0 ? std::sqrt(error / size) : std::sqrt(error);
+}
+
+double middle_norm(const Case& c) {
+  std::vector<double> norms = brute_force(c, 1.0).norms;
+  std::ranges::sort(norms);
+  const double middle = norms[norms.size() / 2];
+  return middle > 0 ? middle : 1;
 }
 
 at::Tensor some_loss(const at::Tensor& output) {

@@ -24,6 +24,7 @@ struct Case {
   [[nodiscard]] Tensors batch_as(at::ScalarType type) const;
   [[nodiscard]] LossFn loss_fn() const;
 };
+inline void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 /// Closures that must be served, that mix examples, and that need an operation without a handler.
 [[nodiscard]] const std::vector<Case>& served();
@@ -41,9 +42,15 @@ struct UnknownCase {
 /// Table, normalisations, attention, a computed weight and a recurrent cell; the ids follow from the labels.
 [[nodiscard]] Case mixed_layers(std::int64_t n);
 
+/// Losses with layers that run in bfloat16.
+[[nodiscard]] const std::vector<Case>& in_reduced_precision();
+/// Losses for vmap or loop, since no handler knows how they use a parameter.
+[[nodiscard]] const std::vector<Case>& for_other_engines();
+
 /// Clipped sum and norms from one call of the loss per example, in float64.
 struct BruteForce {
   Tensors sum;
+  Tensors magnitudes;  ///< the sum of the absolute values of the clipped gradients
   std::vector<double> norms;
 };
 [[nodiscard]] BruteForce brute_force(const Case& c, double clipping_norm);
@@ -67,5 +74,13 @@ void add_batched_products(std::vector<Case>& list);
 void add_attention(std::vector<Case>& list);
 void add_computed_parameters(std::vector<Case>& list);
 void add_recurrent(std::vector<Case>& list);
+void add_fused_recurrent(std::vector<Case>& list);
+void add_embedding_bags(std::vector<Case>& list);
+void add_more_settings(std::vector<Case>& list);
+
+/// L2 distance of a clipped sum from the one in float64, over the norm of its magnitudes.
+[[nodiscard]] double relative_error(const Tensors& sum, const BruteForce& expected);
+/// A clipping norm between those of the examples.
+[[nodiscard]] double middle_norm(const Case& c);
 
 }  // namespace ripieno::cases

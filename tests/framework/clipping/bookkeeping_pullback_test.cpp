@@ -22,7 +22,7 @@ Planned planned(const Case& c) {
   const auto traced = [&](std::int64_t n) {
     Tensors batch;
     for (const at::Tensor& tensor : c.batch) batch.push_back(tensor.narrow(0, 0, n));
-    return trace(c.loss_fn(), c.tree(at::kDouble), batch);
+    return trace(c.loss_fn(), c.tree(at::kDouble), batch, Recurrence::fused);
   };
   const Graph two = traced(2);
   Planned result{traced(3), {}};
