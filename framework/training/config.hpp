@@ -46,6 +46,7 @@ struct TrainConfig {
   std::uint64_t seed = 0;
   // compute
   std::int64_t microbatch = 256;
+  std::int64_t memory_budget_mib = 256;
   std::string engine = "auto";
   int threads = 0;
   // communication

@@ -71,6 +71,8 @@ void add_training(cli::Options& options, TrainConfig& config, std::string& check
       .add("seed", config.seed, "N", "of the initial parameters; public");
   options.group("compute")
       .add("microbatch", config.microbatch, "M", "most examples differentiated at once; bounds memory")
+      .add("memory-budget", config.memory_budget_mib, "MIB",
+           "memory for per-example gradients; microbatches that need more are clipped in parts")
       .add_choice("engine", config.engine, {"auto", "bookkeeping", "vmap", "loop"},
                   "how per-example gradients are clipped")
       .add("threads", config.threads, "N", "threads a rank; 0 shares the host's cores among its ranks");
@@ -100,6 +102,8 @@ CheckpointPeriod parse_period(const std::string& text) {
   if (number < 0) throw UsageError("--checkpoint-every is " + text, "must not be negative");
   return seconds ? CheckpointPeriod{.seconds = static_cast<double>(number)} : CheckpointPeriod{.steps = number};
 }
+
+constexpr std::int64_t k_largest_budget_mib = std::int64_t{1} << 30;
 
 std::map<std::string, std::string> key_values(const std::vector<std::string>& arguments) {
   std::map<std::string, std::string> map;
@@ -137,6 +141,8 @@ bool parse_train_options(std::span<const std::string> arguments, TrainConfig& co
   config.checkpoint_every = parse_period(checkpoint_every);
   config.model_args = key_values(model_arguments);
   config.quiet = options.given("quiet");
+  if (config.memory_budget_mib <= 0 || config.memory_budget_mib > k_largest_budget_mib)
+    throw UsageError("--memory-budget is " + std::to_string(config.memory_budget_mib), "must be from 1 to 2^30");
   return true;
 }
 

@@ -35,6 +35,9 @@ int threads_of(const TrainConfig& config, const Runtime& runtime) {
   return std::max(1, available / runtime.local_size());
 }
 
+/// The plan's rho is proven for contributions that are stored or of one row, so no spread is allowed.
+EngineLimits limits_of(const TrainConfig& config) { return {.memory_budget = config.memory_budget_mib << 20}; }
+
 EngineKind engine_kind(const std::string& name) {
   if (name == "bookkeeping") return EngineKind::bookkeeping;
   if (name == "vmap") return EngineKind::vmap;
@@ -55,6 +58,7 @@ std::string setup_of(const TrainConfig& config, const RunInputs& inputs) {
                    {"momentum", config.momentum},
                    {"weight_decay", config.weight_decay},
                    {"engine", config.engine},
+                   {"memory_budget", config.memory_budget_mib},
                    {"threads", at::get_num_threads()},
                    {"versions", versions()},
                    {"initial", inputs.initial_ledger_head.value_or("")}};
@@ -116,7 +120,7 @@ ExitCode train(const Runtime& runtime, const TrainConfig& config, const ModelFac
                   .plan = plan,
                   .ledger = ledger,
                   .loss = loss_of(inputs),
-                  .engine = make_engine(engine_kind(config.engine)),
+                  .engine = make_engine(engine_kind(config.engine), limits_of(config)),
                   .noise = gaussian_noise(plan, ledger, keys.noise).first,
                   .optimizer = optimizer};
   DataLoader loader(shard, PoissonSampler(shard, plan, keys.sampling),

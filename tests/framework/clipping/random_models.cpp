@@ -21,7 +21,7 @@ class Builder {
     const std::int64_t count = draw(1, 6);
     for (std::int64_t i = 0; i < count; ++i) add_layer();
     if (shape_.size() != 1 && chance(2)) add_pooling();
-    if (model_.loss.params.empty()) add_linear();
+    add_output_scale();
     model_.loss.batch.push_back(batch);
     model_.loss.loss = [layers = layers_](const Tensors& p, const Tensors& b) {
       at::Tensor x = b[0];
@@ -114,6 +114,13 @@ class Builder {
         model_.has_kinks = true;
         return add("relu", [](const at::Tensor& x, const Tensors&) { return at::relu(x); });
     }
+  }
+
+  /// Of a parameter that nothing else uses or freezes: the loss depends on some parameter.
+  void add_output_scale() {
+    const std::size_t scale = model_.loss.params.size();
+    model_.loss.params.push_back(parameter({}));
+    add("scale", [=](const at::Tensor& x, const Tensors& p) { return x * (1 + p[scale]); });
   }
 
   /// A parameter that is broadcast over the examples, and maybe over some dimensions of each.
