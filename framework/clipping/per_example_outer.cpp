@@ -15,17 +15,24 @@ at::Tensor joined(const std::vector<at::Tensor>& parts) {
   return parts.size() == 1 ? parts.front() : at::cat(parts, 2);
 }
 
-/// [n, heads, rows, m] to [heads, n * rows, m].
-at::Tensor heads_first(const at::Tensor& factor) { return factor.transpose(0, 1).flatten(1, 2); }
-
-/// left [rows, m]^T right [rows, k], a group of rows at a time.
-at::Tensor product_of_rows(const at::Tensor& left, const at::Tensor& right, std::int64_t group) {
+/// sum_r weights[r] left[r] right[r]^T, a group of rows at a time, whose weighted copies stay in the cache.
+at::Tensor weighted_product(const at::Tensor& left, const at::Tensor& right, const at::Tensor& weights,
+                            std::int64_t group) {
+  const bool scale_left = left.size(1) < right.size(1);
   const std::int64_t rows = left.size(0);
-  const auto part = [&](const at::Tensor& factor, std::int64_t begin) {
-    return factor.narrow(0, begin, std::min(group, rows - begin));
-  };
-  const at::Tensor sum = at::mm(part(left, 0).t(), part(right, 0));
-  for (std::int64_t begin = group; begin < rows; begin += group) sum.addmm_(part(left, begin).t(), part(right, begin));
+  at::Tensor sum;
+  for (std::int64_t begin = 0; begin < rows; begin += group) {
+    const std::int64_t size = std::min(group, rows - begin);
+    const auto part = [&](const at::Tensor& factor, bool scaled) {
+      const at::Tensor of_group = factor.narrow(0, begin, size), weights_of_group = weights.narrow(0, begin, size);
+      return scaled ? scaled_rows(of_group, weights_of_group) : kept_rows(of_group, weights_of_group);
+    };
+    const at::Tensor l = part(left, scale_left), r = part(right, !scale_left);
+    if (sum.defined())
+      sum.addmm_(l.t(), r);
+    else
+      sum = at::mm(l.t(), r);
+  }
   return sum;
 }
 
@@ -137,15 +144,14 @@ at::Tensor OuterProductGradient::weighted_sum(const at::Tensor& weights) const {
 
 at::Tensor OuterProductGradient::weighted_sum_of_factors(const at::Tensor& weights) const {
   const at::Tensor u = joined(u_), v = joined(v_);
-  const bool scale_u = u.size(3) < v.size(3);
-  const at::Tensor left = heads_first(scale_u ? scaled_rows(u, weights) : kept_rows(u, weights));
-  const at::Tensor right = heads_first(scale_u ? kept_rows(v, weights) : scaled_rows(v, weights));
-  const std::int64_t group = u.size(2) == 1 ? left.size(1) : k_rows_at_once;
-  if (left.size(0) == 1) return product_of_rows(left[0], right[0], group).view(shape_);
+  const std::int64_t rows = u.size(2);
+  const at::Tensor of_rows = rows == 1 ? weights : weights.repeat_interleave(rows);
+  const std::int64_t group = rows == 1 ? u.size(0) : k_rows_at_once;
   std::vector<at::Tensor> of_heads;
-  for (std::int64_t head = 0; head < left.size(0); ++head)
-    of_heads.push_back(product_of_rows(left[head], right[head], group));
-  return at::stack(of_heads).view(shape_);
+  for (std::int64_t head = 0; head < u.size(1); ++head)
+    of_heads.push_back(
+        weighted_product(u.select(1, head).flatten(0, 1), v.select(1, head).flatten(0, 1), of_rows, group));
+  return (of_heads.size() == 1 ? of_heads.front() : at::stack(of_heads)).view(shape_);
 }
 
 std::int64_t OuterProductGradient::held_bytes() const {

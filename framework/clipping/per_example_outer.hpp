@@ -32,7 +32,7 @@ class OuterProductGradient final : public PerExampleGradient {
   bool absorb(const PerExampleGradient& other) override;
   [[nodiscard]] std::int64_t held_bytes() const override;
 
-  static constexpr std::int64_t k_rows_at_once = 128;
+  static constexpr std::int64_t k_rows_at_once = 256;
 
  private:
   [[nodiscard]] bool is_rank_one() const;
