@@ -1,10 +1,12 @@
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <exception>
@@ -34,6 +36,13 @@ void limit_cpu_time(int seconds) {
 
 bool survives_in_child(const std::function<void()>& body) {
   constexpr int k_cpu_limit_s = 10;
+  // Of a child that uses no processor time: its file system stalls, or the fork caught another thread inside an
+  // allocator that does not expect forks.
+  constexpr int k_patience_ms = 20000;
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category(), "pipe2");
+  const UniqueFd read_end(ends[0]);
+  UniqueFd write_end(ends[1]);
   // No other thread may be inside HDF5 at the fork: the child would inherit its half-done work.
   std::optional<hdf5::Session> session(std::in_place);
   const pid_t child = ::fork();
@@ -49,10 +58,16 @@ bool survives_in_child(const std::function<void()>& body) {
     ::_exit(0);
   }
   session.reset();
+  write_end = UniqueFd();
+  pollfd closed{.fd = read_end.get(), .events = POLLIN, .revents = 0};
+  int ready = 0;
+  while ((ready = ::poll(&closed, 1, k_patience_ms)) < 0 && errno == EINTR) {
+  }
+  if (ready == 0) ::kill(child, SIGKILL);  // silent: what it has left to do is done here, for better or worse
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
-  return WIFEXITED(status);
+  return ready == 0 || WIFEXITED(status);
 }
 
 }  // namespace ripieno::io

@@ -71,10 +71,6 @@ void check_same_state(const fs::path& path, const FileIdentity& now, const FileI
 
 }  // namespace
 
-UniqueFd::~UniqueFd() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
 OpenFile open_regular_file(const fs::path& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) throw_cannot_open(path, errno);

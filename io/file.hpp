@@ -6,29 +6,12 @@
 #include <cstdint>
 #include <ctime>
 #include <filesystem>
+#include <ripieno/io/unique_fd.hpp>
 #include <span>
 #include <string_view>
 #include <utility>
 
 namespace ripieno::io {
-
-/// An open file descriptor; closed with the object.
-class UniqueFd {
- public:
-  UniqueFd() = default;
-  explicit UniqueFd(int fd) noexcept : fd_(fd) {}
-  UniqueFd(UniqueFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  UniqueFd& operator=(UniqueFd&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~UniqueFd();
-
-  [[nodiscard]] int get() const noexcept { return fd_; }
-
- private:
-  int fd_ = -1;
-};
 
 /// What tells one state of one file from another.
 struct FileIdentity {

@@ -16,6 +16,7 @@
 #include <ripieno/accounting/base/text.hpp>
 #include <ripieno/io/ledger_writer.hpp>
 #include <ripieno/io/run_owner.hpp>
+#include <ripieno/io/unique_fd.hpp>
 #include <thread>
 #include <utility>
 
@@ -26,25 +27,9 @@ namespace {
   throw PrivacyError(what, std::strerror(errno), "no step may go on unrecorded; mend the file system and resume");
 }
 
-/// An open file descriptor.
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(const std::filesystem::path& path, int flags) : fd_(::open(path.c_str(), flags | O_CLOEXEC)) {}
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  [[nodiscard]] int get() const noexcept { return fd_; }
-  [[nodiscard]] bool is_open() const noexcept { return fd_ >= 0; }
-
- private:
-  int fd_;
-};
+UniqueFd open_fd(const std::filesystem::path& path, int flags) {
+  return UniqueFd(::open(path.c_str(), flags | O_CLOEXEC));
+}
 
 /// Removes a file at its end.
 class Removal {
@@ -70,13 +55,13 @@ void write_all(int fd, const std::string& text, const std::filesystem::path& pat
 /// The file, appended to and synced; knows where the chain stands.
 class LedgerFile {
  public:
-  LedgerFile(std::filesystem::path path, Descriptor fd, std::int64_t length)
+  LedgerFile(std::filesystem::path path, UniqueFd fd, std::int64_t length)
       : path_(std::move(path)), fd_(std::move(fd)), length_(length), owner_(claim()) {}
 
   /// The file gets its name once `text` is in it: a crash leaves a ledger that can be resumed, or none.
   static LedgerFile create(const std::filesystem::path& path, const std::string& text) {
     std::string unnamed = path.string() + ".XXXXXX";
-    Descriptor fd(::mkostemp(unnamed.data(), O_APPEND | O_CLOEXEC));
+    UniqueFd fd(::mkostemp(unnamed.data(), O_APPEND | O_CLOEXEC));
     if (!fd.is_open()) fail_errno("cannot create " + path.string());
     const Removal removal(unnamed);
     write_all(fd.get(), text, unnamed);
@@ -90,7 +75,7 @@ class LedgerFile {
 
   /// Only once the file is locked does it make sense to look where it ends: `expect` says where.
   static LedgerFile reopen(const std::filesystem::path& path) {
-    Descriptor fd(path, O_WRONLY | O_APPEND);
+    UniqueFd fd = open_fd(path, O_WRONLY | O_APPEND);
     if (!fd.is_open()) fail_errno("cannot open " + path.string());
     return {path, std::move(fd), 0};
   }
@@ -111,7 +96,7 @@ class LedgerFile {
   void sync_name() const {
     if (::fsync(fd_.get()) != 0) fail_errno("cannot sync " + path_.string());
     const std::filesystem::path folder = path_.has_parent_path() ? path_.parent_path() : ".";
-    const Descriptor fd(folder, O_RDONLY | O_DIRECTORY);
+    const UniqueFd fd = open_fd(folder, O_RDONLY | O_DIRECTORY);
     if (!fd.is_open() || ::fsync(fd.get()) != 0) fail_errno("cannot sync folder " + folder.string());
   }
 
@@ -154,7 +139,7 @@ class LedgerFile {
     if (error) {
       throw PrivacyError("cannot copy " + path_.string(), error.message(), "mend the file system and resume");
     }
-    Descriptor fd(copy, O_WRONLY | O_APPEND);
+    UniqueFd fd = open_fd(copy, O_WRONLY | O_APPEND);
     if (!fd.is_open() || ::fsync(fd.get()) != 0) fail_errno("cannot sync " + copy.string());
     if (::rename(copy.c_str(), path_.c_str()) != 0) fail_errno("cannot replace " + path_.string());
     fd_ = std::move(fd);
@@ -179,7 +164,7 @@ class LedgerFile {
   }
 
   std::filesystem::path path_;
-  Descriptor fd_;
+  UniqueFd fd_;
   std::int64_t length_;
   RunOwner owner_;
 };
@@ -356,7 +341,7 @@ ledger::SegmentHeader segment_header(std::int64_t index, const PrivacyPlan& plan
 
 std::string bytes_at(const std::filesystem::path& path, std::int64_t offset, std::int64_t count) {
   std::string bytes(static_cast<std::size_t>(count), '\0');
-  const Descriptor fd(path, O_RDONLY);
+  const UniqueFd fd = open_fd(path, O_RDONLY);
   if (!fd.is_open() || ::pread(fd.get(), bytes.data(), bytes.size(), offset) != static_cast<ssize_t>(bytes.size())) {
     fail_errno("cannot read " + path.string());
   }

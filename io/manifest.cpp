@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <ripieno/accounting/base/error.hpp>
 #include <ripieno/accounting/base/json.hpp>
+#include <ripieno/accounting/base/text.hpp>
 #include <ripieno/io/isolated_inspection.hpp>
 #include <ripieno/io/manifest.hpp>
 #include <ripieno/io/shard_collection.hpp>
@@ -119,19 +120,22 @@ void write_manifest(const Manifest& manifest) {
   Json json;
   json["format"] = k_manifest_format;
   json["version"] = k_manifest_version;
-  json["dataset_name"] = manifest.dataset_name.value_or("");
-  json["dataset_id"] = manifest.dataset_id.value_or("");
-  json["split"] = manifest.split.value_or("");
-  json["privacy_unit"] = privacy_unit_name(manifest.privacy_unit.value_or(PrivacyUnit::example));
-  json["num_examples"] = manifest.num_examples.value_or(0);
+  const auto put = [](Json& object, const char* key, const auto& value) {
+    if (value) object[key] = *value;
+  };
+  put(json, "dataset_name", manifest.dataset_name);
+  put(json, "dataset_id", manifest.dataset_id);
+  put(json, "split", manifest.split);
+  if (manifest.privacy_unit) json["privacy_unit"] = privacy_unit_name(*manifest.privacy_unit);
+  put(json, "num_examples", manifest.num_examples);
   json["shards"] = Json::array();
   for (const ManifestEntry& entry : manifest.shards) {
-    json["shards"].push_back({{"path", entry.path},
-                              {"num_examples", entry.num_examples},
-                              {"offset", entry.offset.value_or(0)},
-                              {"bytes", entry.bytes.value_or(0)},
-                              {"shard_uuid", entry.shard_uuid.value_or("")},
-                              {"content_sha256", entry.content_sha256.value_or("")}});
+    Json shard{{"path", entry.path}, {"num_examples", entry.num_examples}};
+    put(shard, "offset", entry.offset);
+    put(shard, "bytes", entry.bytes);
+    put(shard, "shard_uuid", entry.shard_uuid);
+    put(shard, "content_sha256", entry.content_sha256);
+    json["shards"].push_back(std::move(shard));
   }
   write_new_file(manifest.path, json.dump(2) + "\n");
 }
@@ -146,6 +150,28 @@ std::vector<fs::path> find_manifests(const fs::path& folder) {
   if (error) throw DataError("cannot list " + folder.string(), error.message());
   std::sort(found.begin(), found.end());
   return found;
+}
+
+fs::path resolve_manifest(const fs::path& path) {
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored)) {
+    const std::string extension = path.extension().string();
+    if (extension == ".h5" || extension == ".hdf5") {
+      throw DataError(
+          path.string() + " is no manifest", "by its name it is an HDF5 file",
+          "give NAME.json; or name the datasets of a foreign file with --field x=DATASET --field y=DATASET");
+    }
+    return path;
+  }
+  const std::vector<fs::path> manifests = find_manifests(path);
+  if (manifests.size() == 1) return manifests.front();
+  if (manifests.empty()) {
+    throw DataError("no dataset in " + path.string(), "the folder holds no manifest NAME.json",
+                    "import the dataset again, or name its manifest");
+  }
+  std::vector<std::string> names;
+  for (const fs::path& manifest : manifests) names.push_back(manifest.filename().string());
+  throw DataError(path.string() + " holds several datasets", join(names), "name one of them");
 }
 
 std::vector<ShardInfo> inspect_shards(const Manifest& manifest) {

@@ -37,6 +37,10 @@ void write_manifest(const Manifest& manifest);
 /// The manifests in a folder, in name order: files NAME.json that say they are one.
 [[nodiscard]] std::vector<std::filesystem::path> find_manifests(const std::filesystem::path& folder);
 
+/// `path` itself, or the only manifest in it if it is a folder. DataError when there is none, or several, and when
+/// `path` is a data file.
+[[nodiscard]] std::filesystem::path resolve_manifest(const std::filesystem::path& path);
+
 /// The shards that the manifest lists, inspected, compared with it and with each other (`check_collection`), complete
 /// and in order.
 [[nodiscard]] std::vector<ShardInfo> inspect_shards(const Manifest& manifest);

@@ -10,6 +10,7 @@
 #include <ripieno/accounting/base/error.hpp>
 #include <ripieno/accounting/base/sha256.hpp>
 #include <ripieno/accounting/base/text.hpp>
+#include <ripieno/io/child_process.hpp>
 #include <ripieno/io/file.hpp>
 #include <ripieno/io/hdf5_attributes_internal.hpp>
 #include <ripieno/io/hdf5_handle_internal.hpp>
@@ -125,7 +126,10 @@ void write_contents(const std::filesystem::path& path, const TextAttributes& att
   write_elements(path, extents);
 }
 
-StoredTensor read_tensor(hid_t file, const std::string& name, std::int64_t file_bytes, const std::string& where) {
+enum class Contents { structure, values };
+
+StoredTensor read_tensor(hid_t file, const std::string& name, std::int64_t file_bytes, const std::string& where,
+                         Contents contents) {
   const hdf5::Dataset dataset(H5Dopen2(file, name.c_str(), H5P_DEFAULT));
   const hdf5::Type type(dataset ? H5Dget_type(dataset.get()) : H5I_INVALID_HID);
   if (!type || H5Tequal(type.get(), hdf5::stored_type(DType::f32).get()) <= 0) {
@@ -139,6 +143,7 @@ StoredTensor read_tensor(hid_t file, const std::string& name, std::int64_t file_
   if (numel < 0 || numel > file_bytes / static_cast<std::int64_t>(sizeof(float))) {
     throw DataError(where + ": /" + name + " claims more values than the file holds");
   }
+  if (contents == Contents::structure) return {};
   StoredTensor tensor{.shape = {dims.begin(), dims.end()},
                       .values = std::vector<float>(static_cast<std::size_t>(numel))};
   if (H5Dread(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, tensor.values.data()) < 0) {
@@ -173,7 +178,8 @@ TextAttributes read_attributes(hid_t file, const std::string& where) {
   return attributes;
 }
 
-std::map<std::string, StoredTensor> read_tensors(hid_t file, std::int64_t file_bytes, const std::string& where) {
+std::map<std::string, StoredTensor> read_tensors(hid_t file, std::int64_t file_bytes, const std::string& where,
+                                                 Contents contents = Contents::values) {
   H5G_info_t root;
   if (H5Gget_info(file, &root) < 0) fail("cannot read " + where);
   std::map<std::string, StoredTensor> tensors;
@@ -183,15 +189,30 @@ std::map<std::string, StoredTensor> read_tensors(hid_t file, std::int64_t file_b
           return H5Lget_name_by_idx(file, ".", H5_INDEX_NAME, H5_ITER_INC, i, buffer, size, H5P_DEFAULT);
         },
         where);
-    tensors[name] = read_tensor(file, name, file_bytes, where);
+    tensors[name] = read_tensor(file, name, file_bytes, where, contents);
   }
   return tensors;
+}
+
+/// In a child process, because HDF5 crashes on some damaged files: attributes, names and shapes.
+void check_structure(const std::filesystem::path& path) {
+  const OpenFile opened = open_regular_file(path);
+  const auto look = [&] {
+    const hdf5::Session session;
+    const hdf5::Properties access = hdf5::file_access();
+    const hdf5::File file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()));
+    if (!file) return;
+    static_cast<void>(read_attributes(file.get(), path.string()));
+    static_cast<void>(read_tensors(file.get(), opened.identity.bytes, path.string(), Contents::structure));
+  };
+  if (survives_in_child(look)) return;
+  throw DataError(path.string() + " is damaged", "HDF5 crashes on it", "use an older file");
 }
 
 }  // namespace
 
 void write_tensor_file(const std::filesystem::path& path, const TextAttributes& attributes,
-                       std::span<const NamedTensor> tensors, Readers readers) {
+                       std::span<const NamedTensor> tensors, Readers readers, Overwrite overwrite) {
   if (attributes.contains(k_checksum)) throw UsageError("an attribute is called sha256", "that is the checksum's name");
   std::map<std::string, const NamedTensor*> sorted;
   for (const NamedTensor& tensor : tensors) sorted[tensor.name] = &tensor;
@@ -205,7 +226,11 @@ void write_tensor_file(const std::filesystem::path& path, const TextAttributes& 
   try {
     write_contents(temporary, attributes, tensors, checksum.finish());
     sync_to_disk(temporary);
-    publish(temporary, path);
+    if (overwrite == Overwrite::refuse) {
+      publish(temporary, path);
+    } else if (::rename(temporary.c_str(), path.c_str()) != 0) {
+      throw DataError("cannot write " + path.string(), std::strerror(errno));
+    }
   } catch (...) {
     ::unlink(temporary.c_str());
     throw;
@@ -214,6 +239,7 @@ void write_tensor_file(const std::filesystem::path& path, const TextAttributes& 
 }
 
 TensorFile read_tensor_file(const std::filesystem::path& path) {
+  check_structure(path);
   const OpenFile opened = open_regular_file(path);
   const hdf5::Session session;
   const hdf5::Properties access = hdf5::file_access();

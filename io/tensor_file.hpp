@@ -21,14 +21,21 @@ enum class Readers {
   owner_only,  ///< mode 0600 from the first byte on: the file holds a secret
 };
 
+enum class Overwrite {
+  refuse,   ///< DataError when the file exists
+  replace,  ///< the new file takes the place of an old one in one instant
+};
+
 using TextAttributes = std::map<std::string, std::string>;
 
 /// Writes the arrays as contiguous little-endian datasets of those names at the root of a new HDF5 file, with text
 /// attributes on the root and, as attribute `sha256`, a checksum over all of it. The file is there whole and durably,
-/// or not at all; equal arguments give equal bytes. DataError when it exists or cannot be written; UsageError when a
-/// shape does not fit its values, or an attribute is called sha256.
+/// or not at all; equal arguments give equal bytes. Goes to the disk every 8 MB, so that a ledger's record on the same
+/// disk never waits behind gigabytes. DataError when it cannot be written; UsageError when a shape does not fit its
+/// values, or an attribute is called sha256.
 void write_tensor_file(const std::filesystem::path& path, const TextAttributes& attributes,
-                       std::span<const NamedTensor> tensors, Readers readers = Readers::everyone);
+                       std::span<const NamedTensor> tensors, Readers readers = Readers::everyone,
+                       Overwrite overwrite = Overwrite::refuse);
 
 /// A float32 array read from a file.
 struct StoredTensor {

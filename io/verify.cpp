@@ -6,6 +6,7 @@
 #include <ripieno/io/manifest.hpp>
 #include <ripieno/io/shard_collection.hpp>
 #include <ripieno/io/shard_content.hpp>
+#include <ripieno/io/verified_stamp.hpp>
 #include <ripieno/io/verify.hpp>
 
 namespace ripieno::io {
@@ -96,6 +97,7 @@ std::vector<VerifiedDataset> verify(std::span<const fs::path> paths, const Verif
   for (const FoundDataset& found : all) {
     for (const ShardInfo& shard : found.shards) verify_content(shard, on_bytes);
     check_unique_ids(found.shards);
+    if (fs::path(found.source).extension() == ".json") stamp(found.source, found.shards);
     verified.push_back(summarise(found));
   }
   return verified;

@@ -61,6 +61,7 @@ class DataLoader::Prefetcher {
       throw UsageError("no first step " + std::to_string(options_.first_step),
                        "the sampler has " + std::to_string(sampler_.n_steps()) + " steps");
     }
+    if (options_.memory_budget < 0) throw UsageError("a memory budget of " + std::to_string(options_.memory_budget));
     if (options_.prefetch < 0) throw UsageError("prefetch of " + std::to_string(options_.prefetch) + " batches");
   }
 
@@ -77,12 +78,20 @@ class DataLoader::Prefetcher {
     return {.x = std::move(x), .y = std::move(y), .ids = std::move(ids), .step = step};
   }
 
+  static std::int64_t bytes_of(const Batch& batch) {
+    return static_cast<std::int64_t>(batch.x.nbytes() + batch.y.nbytes());
+  }
+
   Batch take() {
     std::unique_lock lock(mutex_);
+    waits_ = true;
+    changed_.notify_all();
     changed_.wait(lock, [&] { return !ready_.empty() || failure_ != nullptr; });
     if (ready_.empty()) std::rethrow_exception(failure_);
     Batch batch = std::move(ready_.front());
     ready_.pop_front();
+    ready_bytes_ -= bytes_of(batch);
+    waits_ = false;
     changed_.notify_all();
     return batch;
   }
@@ -114,6 +123,8 @@ class DataLoader::Prefetcher {
       std::vector<std::int64_t> following = draw(step + 1);
       Batch batch = make(step, std::exchange(ids, std::move(following)));
       const std::lock_guard lock(mutex_);
+      last_bytes_ = bytes_of(batch);
+      ready_bytes_ += last_bytes_;
       ready_.push_back(std::move(batch));
       changed_.notify_all();
     }
@@ -122,8 +133,13 @@ class DataLoader::Prefetcher {
   /// False when the loader is being destroyed.
   bool wait_for_room(const std::stop_token& stop) {
     std::unique_lock lock(mutex_);
-    return changed_.wait(lock, stop, [&] { return ready_.size() < static_cast<std::size_t>(options_.prefetch); }) &&
-           !stop.stop_requested();
+    return changed_.wait(lock, stop, [&] { return has_room(); }) && !stop.stop_requested();
+  }
+
+  /// For one more batch, of about the last one's size; the one that is waited for always has room.
+  [[nodiscard]] bool has_room() const {
+    if (ready_.size() >= static_cast<std::size_t>(options_.prefetch)) return false;
+    return ready_bytes_ + last_bytes_ <= options_.memory_budget || (waits_ && ready_.empty());
   }
 
   const Shard shard_;
@@ -134,6 +150,9 @@ class DataLoader::Prefetcher {
   std::mutex mutex_;
   std::condition_variable_any changed_;
   std::deque<Batch> ready_;
+  std::int64_t ready_bytes_ = 0;  // of the batches in ready_
+  std::int64_t last_bytes_ = 0;   // of the batch made last
+  bool waits_ = false;            // a caller, for the next batch
   std::exception_ptr failure_;
   std::jthread thread_;  // last, so that it ends before what it uses
 };

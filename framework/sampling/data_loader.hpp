@@ -17,6 +17,9 @@ struct DataLoaderOptions {
   std::int64_t first_step = 0;  ///< where a resumed run goes on; costs nothing
   /// Batches made ahead by the loader's thread while the current one is used; 0 makes each when it is asked for.
   int prefetch = 1;
+  /// Bytes of batches made ahead; one that is larger is made when it is asked for. Its examples are read from the disk
+  /// into the page cache all the same.
+  std::int64_t memory_budget = std::int64_t{1} << 30;
   /// Applied to every x in the loader's thread, without autograd, also to the x [0, ...] of an empty draw. It must
   /// treat every example by itself, and keep the first dimension.
   std::function<at::Tensor(at::Tensor x)> transform = {};

@@ -2,7 +2,9 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include <ripieno/accounting/base/error.hpp>
 #include <ripieno/io/shard_set.hpp>
@@ -11,20 +13,17 @@ namespace ripieno {
 
 namespace {
 
-/// Integers that nothing scales are ids: tokens, categories.
+/// Tokens, and integers that nothing scales, are ids: float32 would carry them exactly up to 2^24 only.
 bool holds_ids(const io::ShardSet& shards) {
   const io::DType stored = shards.stored_dtype();
   const io::Normalisation& normalisation = shards.shard(0).normalisation;
-  return (stored == io::DType::i32 || stored == io::DType::i64) && normalisation.scale == 1 &&
-         normalisation.mean.empty();
+  return shards.has_tokens() || shards.has_sequences() ||
+         ((stored == io::DType::i32 || stored == io::DType::i64) && normalisation == io::Normalisation{});
 }
 
-/// Ids that were read as float32, which carries them exactly below 2^24.
-at::Tensor as_ids(const at::Tensor& x) {
-  constexpr float k_exact = 0x1p24F;
-  if (x.numel() > 0 && x.abs().max().item<float>() >= k_exact)
-    throw DataError("the dataset holds an id of 2^24 or more", "ids are read exactly only below that", "renumber them");
-  return x.to(at::kLong);
+template <class T>
+std::span<T> values_of(at::Tensor& tensor) {
+  return {tensor.mutable_data_ptr<T>(), static_cast<std::size_t>(tensor.numel())};
 }
 
 }  // namespace
@@ -36,16 +35,42 @@ ShardDataset::ShardDataset(std::shared_ptr<const io::ShardSet> shards) : shards_
 std::int64_t ShardDataset::num_examples() const { return shards_->num_examples(); }
 
 std::pair<at::Tensor, at::Tensor> ShardDataset::gather(std::span<const std::int64_t> ids) const {
-  shards_->check_unchanged();
-  const auto shape = shards_->example_shape();
+  shards_->check_unchanged(ids);
+  return {gather_x(ids), gather_y(ids)};
+}
+
+at::Tensor ShardDataset::gather_x(std::span<const std::int64_t> ids) const {
   std::vector<std::int64_t> sizes{static_cast<std::int64_t>(ids.size())};
-  sizes.insert(sizes.end(), shape.begin(), shape.end());
-  at::Tensor x = at::empty(sizes, at::TensorOptions(at::kFloat));
-  at::Tensor y = at::empty({sizes[0]}, at::TensorOptions(at::kLong));
-  shards_->gather_x(ids, {x.mutable_data_ptr<float>(), static_cast<std::size_t>(x.numel())});
-  if (holds_ids(*shards_)) x = as_ids(x);
-  shards_->gather_y(ids, {y.mutable_data_ptr<std::int64_t>(), ids.size()});
-  return {std::move(x), std::move(y)};
+  sizes.insert(sizes.end(), shards_->example_shape().begin(), shards_->example_shape().end());
+  std::int64_t values = shards_->example_numel();
+  if (shards_->has_sequences()) {
+    const std::vector<std::int64_t> lengths = shards_->lengths(ids);
+    values = 1;  // at least, so that no model meets rows of nothing
+    for (const std::int64_t length : lengths) values = std::max(values, length);
+    sizes.push_back(values);
+  }
+  const bool integers = holds_ids(*shards_);
+  at::Tensor x = at::empty(sizes, at::TensorOptions(integers ? at::kLong : at::kFloat));
+  if (integers) {
+    shards_->gather_tokens(ids, values, values_of<std::int64_t>(x));
+  } else {
+    shards_->gather_x(ids, values_of<float>(x));
+  }
+  return x;
+}
+
+at::Tensor ShardDataset::gather_y(std::span<const std::int64_t> ids) const {
+  if (!shards_->has_labels()) return at::tensor(shards_->lengths(ids), at::TensorOptions(at::kLong));
+  std::vector<std::int64_t> sizes{static_cast<std::int64_t>(ids.size())};
+  sizes.insert(sizes.end(), shards_->label_shape().begin(), shards_->label_shape().end());
+  const bool floating = shards_->label_dtype() == io::DType::f32;
+  at::Tensor y = at::empty(sizes, at::TensorOptions(floating ? at::kFloat : at::kLong));
+  if (floating) {
+    shards_->gather_targets(ids, values_of<float>(y));
+  } else {
+    shards_->gather_y(ids, values_of<std::int64_t>(y));
+  }
+  return y;
 }
 
 void ShardDataset::prefetch(std::span<const std::int64_t> ids) const { shards_->prefetch(ids); }

@@ -11,18 +11,22 @@ class ShardSet;
 }
 
 /// The examples of a sharded dataset on disk: x float32 [n, example shape], normalised as the files say, or int64 where
-/// they hold i32 or i64 that nothing scales (tokens), and y int64 [n].
+/// the files hold tokens or unscaled i32 or i64; y [n, label shape], int64 or float32. Sequences come as int64 [n,
+/// longest of the n], shorter ones filled with the padding token; where they have no labels, y holds their lengths.
 class ShardDataset final : public Dataset {
  public:
   explicit ShardDataset(std::shared_ptr<const io::ShardSet> shards);
 
   [[nodiscard]] std::int64_t num_examples() const override;
-  /// DataError when a file changed since it was opened, or cannot be read, or when a token is 2^24 or more.
+  /// DataError when a file changed since it was opened, or cannot be read.
   [[nodiscard]] std::pair<at::Tensor, at::Tensor> gather(std::span<const std::int64_t> ids) const override;
   void prefetch(std::span<const std::int64_t> ids) const override;
   [[nodiscard]] bool example_is_privacy_unit() const override;
 
  private:
+  [[nodiscard]] at::Tensor gather_x(std::span<const std::int64_t> ids) const;
+  [[nodiscard]] at::Tensor gather_y(std::span<const std::int64_t> ids) const;
+
   std::shared_ptr<const io::ShardSet> shards_;
 };
 

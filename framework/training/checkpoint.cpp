@@ -95,7 +95,6 @@ void CheckpointFolder::write(const Checkpoint& checkpoint) const {
   add_tensors("params.", checkpoint.state.params, tensors);
   add_tensors("momentum.", checkpoint.state.optimizer.momentum, tensors);
   const std::filesystem::path path = folder_ / file_name(checkpoint.state.step());
-  std::filesystem::remove(path);
   io::write_tensor_file(path,
                         {{"format", k_format},
                          {"step", std::to_string(checkpoint.state.step())},
@@ -104,7 +103,7 @@ void CheckpointFolder::write(const Checkpoint& checkpoint) const {
                          {"setup", checkpoint.setup},
                          {"ledger_head", checkpoint.ledger_head},
                          {"ledger_bytes", std::to_string(checkpoint.ledger_bytes)}},
-                        tensors, io::Readers::owner_only);
+                        tensors, io::Readers::owner_only, io::Overwrite::replace);
   const std::vector<std::filesystem::path> all = files();
   for (std::size_t i = static_cast<std::size_t>(keep_); i < all.size(); ++i) std::filesystem::remove(all[i]);
 }

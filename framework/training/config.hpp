@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <vector>
+#include <vector>
 
 namespace ripieno {
 
@@ -22,7 +23,10 @@ struct TrainConfig {
   std::filesystem::path data;
   std::optional<std::filesystem::path> eval_data;
   bool eval_is_public = false;
+  std::vector<std::string> fields;  ///< NAME=DATASET, of foreign HDF5 files
+  std::string io = "auto";
   std::string verify = "auto";
+  std::optional<std::filesystem::path> stage_to;
   // model
   std::string model = "linear";
   std::map<std::string, std::string> model_args;

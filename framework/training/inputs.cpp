@@ -10,6 +10,7 @@
 #include <ripieno/framework/models/script_model.hpp>
 #include <ripieno/framework/models/text.hpp>
 #include <ripieno/framework/sampling/shard_dataset.hpp>
+#include <ripieno/framework/training/data.hpp>
 #include <ripieno/framework/training/inputs.hpp>
 #include <ripieno/framework/training/model_file.hpp>
 #include <tuple>
@@ -17,13 +18,6 @@
 
 namespace ripieno {
 namespace {
-
-std::shared_ptr<const io::ShardSet> open_dataset(const std::filesystem::path& path, const std::string& verify) {
-  const io::Verify depth = verify == "full"   ? io::Verify::full
-                           : verify == "open" ? io::Verify::open
-                                              : io::Verify::automatic;
-  return std::make_shared<const io::ShardSet>(io::ShardSet::open(path, {.verify = depth}));
-}
 
 std::int64_t planned_steps(const TrainConfig& config, double sample_rate) {
   if (config.steps.has_value() == config.epochs.has_value()) {
@@ -89,9 +83,9 @@ LossFn loss_of(const RunInputs& inputs) {
 
 RunInputs open_inputs(const TrainConfig& config, const ModelFactory& make_model) {
   RunInputs inputs;
-  inputs.train = open_dataset(config.data, config.verify);
+  inputs.train = open_train_data(config);
   if (config.eval_data) {
-    inputs.eval = open_dataset(*config.eval_data, config.verify);
+    inputs.eval = open_eval_data(config);
     inputs.eval_is_public = config.eval_is_public || inputs.eval->privacy_unit() == io::PrivacyUnit::public_data;
     if (!std::ranges::equal(inputs.eval->example_shape(), inputs.train->example_shape())) {
       throw DataError(config.eval_data->string() + " does not fit " + config.data.string(), "examples differ in shape");

@@ -25,6 +25,11 @@ void add_data(cli::Options& options, TrainConfig& config) {
       .required()
       .add("eval-data", config.eval_data, "PATH", "evaluation set")
       .add("eval-is-public", config.eval_is_public, "", "publish accuracy on an evaluation set not marked public")
+      .add("field", config.fields, "NAME=DATASET",
+           "--data is any HDF5 file: its dataset of examples (x) or labels (y), those of --eval-data (eval.x, eval.y)")
+      .add_choice("io", config.io, {"auto", "mmap", "pread"},
+                  "how examples are read; auto: pread on network file systems, mmap elsewhere")
+      .add("stage-to", config.stage_to, "DIR", "copy the data to this local folder first, and read the copy")
       .add_choice("verify", config.verify, {"auto", "open", "full"}, "how much of the data is read before training");
 }
 

@@ -41,3 +41,13 @@ target_compile_definitions(run_options_test PRIVATE
   RIPIENO_MPIEXEC="${MPIEXEC_EXECUTABLE}" RIPIENO_MPIEXEC_FLAGS="${mpiexec_flags}")
 set_tests_properties(run_options_test PROPERTIES ENVIRONMENT "${RIPIENO_MPI_TEST_ENVIRONMENT}")
 add_dependencies(run_options_test ripieno-train)
+
+ripieno_add_test(data_options_test
+  SOURCES data_options_test.cpp
+  LINK ripieno_io
+  LABELS mpi
+  TIMEOUT 600)
+target_compile_definitions(data_options_test PRIVATE
+  RIPIENO_MPIEXEC="${MPIEXEC_EXECUTABLE}" RIPIENO_MPIEXEC_FLAGS="${mpiexec_flags}")
+set_tests_properties(data_options_test PROPERTIES ENVIRONMENT "${RIPIENO_MPI_TEST_ENVIRONMENT}")
+add_dependencies(data_options_test ripieno-train ripieno-dataset)

@@ -76,6 +76,22 @@ TEST(FormatsPage, TheReaderTakesWhatH5pyWrites) {
   expect_python_agrees(folder / "images/images.json", {0, 59, 60, 99});
 }
 
+TEST(FormatsPage, SequencesGoBothWays) {
+  const TemporaryFolder folder;
+  run_documented("write_sequences.py", (folder / "text").string(), folder);
+  const ShardSet set = ShardSet::open(folder / "text", {.verify = Verify::full});
+  EXPECT_EQ(set.vocab_size(), 1000);
+  const std::vector<std::int64_t> ids{0, 1, 2, 3};
+  EXPECT_THAT(set.lengths(ids), ::testing::ElementsAre(3, 0, 1, 2));
+  std::vector<std::int64_t> tokens(12);
+  set.gather_tokens(ids, 3, tokens);
+  EXPECT_THAT(tokens, ::testing::ElementsAre(5, 6, 7, 0, 0, 0, 900, 0, 0, 1, 2, 0));
+  std::vector<float> targets(8);
+  set.gather_targets(ids, targets);
+  EXPECT_THAT(targets, ::testing::ElementsAre(0.5F, 1, 2, 3, 4, 5, 6, 7));
+  EXPECT_EQ(run_documented("read_sequences.py", (folder / "text/text.json").string(), folder), "5 6 7\n\n900\n1 2\n");
+}
+
 TEST(FormatsPage, AUserBlockBeforeTheSignatureIsReadPast) {
   const TemporaryFolder folder;
   std::string program = documented_program("write_dataset.py");

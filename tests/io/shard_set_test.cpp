@@ -238,13 +238,14 @@ TEST(ShardSetOpen, ReadsContentsOnlyWhenAsked) {
   }
 }
 
-TEST(ShardSetOpen, RefusesSequencesByName) {
+TEST(ShardSetOpen, TakesSequencesOfForeignShards) {
   const TemporaryFolder folder;
   fs::copy_file(bad_shard("csr_good.h5"), folder / "csr_good.h5");
   write_text(folder / "set.json",
              R"({"format": "dpshard-manifest", "version": 1, "shards": [{"path": "csr_good.h5", "num_examples": 3}]})");
-  EXPECT_THAT(data_error([&] { static_cast<void>(ShardSet::open(folder.path())); }),
-              HasSubstr("holds sequences of variable length"));
+  const ShardSet set = ShardSet::open(folder.path(), {.verify = Verify::full});
+  EXPECT_EQ(set.lengths(std::vector<std::int64_t>{1}), std::vector<std::int64_t>{0});
+  EXPECT_THROW(gather_x(set, {0}), UsageError);
 }
 
 }  // namespace

@@ -1,6 +1,12 @@
+#include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <chrono>
 
 #include <ripieno/io/tensor_file.hpp>
+#include <thread>
 
 #include "support.hpp"
 
@@ -70,6 +76,91 @@ TEST_F(TensorFileTest, ShapesThatDoNotFitAreRefused) {
   EXPECT_THROW(write_tensor_file(folder_ / "t.h5", {}, tensors), UsageError);
   EXPECT_FALSE(fs::exists(folder_ / "t.h5"));
   EXPECT_THROW((void)read_tensor_file(folder_ / "t.h5"), DataError);
+}
+
+TEST_F(TensorFileTest, AReplacementTakesTheOldFilesPlace) {
+  write(folder_ / "t.h5");
+  values_[0] = 7;
+  const std::vector<NamedTensor> tensors{{"b", {2, 3}, values_}};
+  write_tensor_file(folder_ / "t.h5", {}, tensors, Readers::everyone, Overwrite::replace);
+  EXPECT_EQ(read_tensor_file(folder_ / "t.h5").tensors.at("b").values[0], 7);
+}
+
+TEST_F(TensorFileTest, LargeTensorsAreWrittenInPieces) {
+  std::vector<float> large(5'000'000);  // 20 MB: more than two flushes
+  for (std::size_t i = 0; i < large.size(); ++i) large[i] = static_cast<float>(i);
+  const std::vector<NamedTensor> tensors{
+      {"a", {5}, std::span(large).first(5)}, {"b", {1000, 5000}, large}, {"c", {0}, {}}};
+  write_tensor_file(folder_ / "t.h5", {}, tensors);
+  const TensorFile file = read_tensor_file(folder_ / "t.h5");
+  EXPECT_EQ(file.tensors.at("b").values, large);
+  EXPECT_TRUE(file.tensors.at("c").values.empty());
+}
+
+TEST_F(TensorFileTest, DamagedMetadataIsAnErrorAndNoCrash) {
+  write(folder_ / "t.h5");
+  const std::string good = test::read_text(folder_ / "t.h5");
+  std::mt19937 engine(3);
+  for (int i = 0; i < 60; ++i) {
+    std::string damaged = good;
+    damaged[engine() % damaged.size()] = static_cast<char>(engine());
+    test::write_text(folder_ / "damaged.h5", damaged);
+    try {
+      (void)read_tensor_file(folder_ / "damaged.h5");
+    } catch (const DataError&) {
+    }
+  }
+}
+
+/// In a child: checkpoints of growing step, the two newest kept, one byte told for each that is in place.
+[[noreturn]] void write_until_killed(const fs::path& folder, int first_step, int acknowledgements) {
+  std::vector<float> values(300'000);
+  for (int step = first_step;; ++step) {
+    std::fill(values.begin(), values.end(), static_cast<float>(step));
+    const std::vector<NamedTensor> tensors{{"w", {3, 100'000}, values}};
+    // Every step is written twice: the second replaces the first.
+    for (int i = 0; i < 2; ++i) {
+      write_tensor_file(folder / ("step-" + std::to_string(step) + ".h5"), {{"step", std::to_string(step)}}, tensors,
+                        Readers::owner_only, Overwrite::replace);
+    }
+    if (::write(acknowledgements, "x", 1) != 1) ::_exit(1);
+    fs::remove(folder / ("step-" + std::to_string(step - 2) + ".h5"));
+  }
+}
+
+TEST_F(TensorFileTest, KilledAtAnyMomentEveryCheckpointIsReadableAndTheAcknowledgedOnesAreThere) {
+  const int kills = std::getenv("RIPIENO_FULL") != nullptr ? 200 : 20;
+  std::mt19937_64 random(13);
+  const std::vector<float> values(300'000);
+  const std::vector<NamedTensor> tensors{{"w", {3, 100'000}, values}};
+  const auto begin = std::chrono::steady_clock::now();
+  write_tensor_file(folder_ / "timed", {}, tensors);
+  const auto once = std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - begin);
+  int step = 0;
+  for (int kill = 0; kill < kills; ++kill) {
+    int ends[2];
+    ASSERT_EQ(::pipe(ends), 0);
+    const pid_t child = ::fork();
+    if (child == 0) write_until_killed(folder_.path(), step, ends[1]);
+    ::close(ends[1]);
+    std::this_thread::sleep_for(once * static_cast<std::int64_t>(random() % 600) / 100);
+    ::kill(child, SIGKILL);
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    ASSERT_TRUE(WIFSIGNALED(status)) << "the child stopped by itself";
+    char buffer[4096];
+    for (ssize_t n = 0; (n = ::read(ends[0], buffer, sizeof buffer)) > 0;) step += static_cast<int>(n);
+    ::close(ends[0]);
+    int newest = -1;
+    for (const auto& entry : fs::directory_iterator(folder_.path())) {
+      if (entry.path().extension() != ".h5") continue;
+      const TensorFile file = read_tensor_file(entry.path());
+      newest = std::max(newest, std::stoi(file.attributes.at("step")));
+      ASSERT_EQ(file.tensors.at("w").values.back(), static_cast<float>(std::stoi(file.attributes.at("step"))));
+    }
+    ASSERT_GE(newest, step - 1) << "an acknowledged checkpoint is missing";
+  }
+  EXPECT_GT(step, 0) << "nothing was written, so the kills show nothing";
 }
 
 }  // namespace

@@ -74,6 +74,23 @@ TEST(DataLoader, YieldsTheSamplersDrawOfEveryStep) {
   }
 }
 
+TEST(DataLoader, MakesAsManyBatchesAheadAsItsMemoryAllows) {
+  const auto calls_ahead = [](std::int64_t memory_budget) {
+    const auto dataset = std::make_shared<Instrumented>();
+    const Shard shard = local_shard(dataset, 0, 1);
+    DataLoader loader(shard, sampler_of(shard, 1.0, 20), {.prefetch = 4, .memory_budget = memory_budget});
+    EXPECT_EQ(loader.next().step, 0);
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    const int calls = dataset->calls();
+    for (std::int64_t step = 1; step < 20; ++step) EXPECT_EQ(loader.next().step, step);
+    return calls;
+  };
+  constexpr std::int64_t k_batch_bytes = 100 * 3 * 4;
+  EXPECT_EQ(calls_ahead(4 * k_batch_bytes), 5);
+  EXPECT_EQ(calls_ahead(2 * k_batch_bytes), 3);
+  EXPECT_EQ(calls_ahead(0), 1) << "no batch but the one that is waited for";
+}
+
 TEST(DataLoader, UnpacksIntoInputsAndTargets) {
   const Shard shard = local_shard(numbered(10), 0, 1);
   for (auto [x, y] : DataLoader(shard, sampler_of(shard, 1.0, 2))) {
