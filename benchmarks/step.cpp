@@ -9,6 +9,7 @@
 // are made while a step computes, are not part of it.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
 #include <malloc.h>
 #include <sys/resource.h>
 #include <torch/csrc/autograd/autograd.h>
