@@ -8,6 +8,9 @@
 
 namespace ripieno {
 
+/// How the ranks' values are combined into one.
+enum class ReduceOp { sum, product, max, min };
+
 /// A group of ranks and the few collectives that training needs. Every member but `rank` and `size` is collective: each
 /// rank calls it, in the same order, with spans of the same length (allgather excepted). Calls come from one thread at
 /// a time. Failures are CommError, naming rank, host, operation and the cause.
@@ -19,16 +22,24 @@ class Communicator {
   [[nodiscard]] virtual int rank() const = 0;
   [[nodiscard]] virtual int size() const = 0;
 
-  /// Collective. Element-wise sum over ranks, in place; every rank gets the same bits. The order of the floating-point
-  /// additions is the library's and may change with the number of ranks.
-  virtual void allreduce_sum(std::span<float> values) const = 0;
-  virtual void allreduce_sum(std::span<double> values) const = 0;
-  /// Collective. Exact: a sum that does not fit is a CommError on every rank.
-  virtual void allreduce_sum(std::span<std::int64_t> values) const = 0;
+  /// Collective. Element-wise reduction over ranks, in place; every rank gets the same bits. The order of
+  /// floating-point sums and products is the library's and may change with the number of ranks. A maximum or minimum is
+  /// NaN where any rank has NaN.
+  virtual void allreduce(std::span<float> values, ReduceOp op) const = 0;
+  virtual void allreduce(std::span<double> values, ReduceOp op) const = 0;
+  /// Collective. Exact: a sum or product that does not fit is a CommError on every rank.
+  virtual void allreduce(std::span<std::int64_t> values, ReduceOp op) const = 0;
+  /// Collective. The sum modulo 2^64 in half the traffic, for callers that know it to fit.
+  virtual void allreduce_sum_unchecked(std::span<std::int64_t> values) const = 0;
 
-  /// Collective. Element-wise maximum over ranks, in place.
-  virtual void allreduce_max(std::span<double> values) const = 0;
-  virtual void allreduce_max(std::span<std::int64_t> values) const = 0;
+  template <class T>
+  void allreduce_sum(std::span<T> values) const {
+    allreduce(values, ReduceOp::sum);
+  }
+  template <class T>
+  void allreduce_max(std::span<T> values) const {
+    allreduce(values, ReduceOp::max);
+  }
 
   /// Collective. The bytes of rank `root` on every rank.
   virtual void broadcast(std::span<std::byte> bytes, int root) const = 0;

@@ -14,7 +14,7 @@ namespace ripieno {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::seconds k_patience_with_abort{5};
+constexpr std::chrono::seconds k_patience_with_abort{2};
 constexpr std::chrono::milliseconds k_poll{2};
 
 }  // namespace
@@ -37,8 +37,10 @@ FailureReport describe_failure(const std::exception_ptr& failure) {
 
 void stop_all_ranks(int ranks, ExitCode code) noexcept {
   const int status = static_cast<int>(code);
-  std::fflush(nullptr);
-  if (ranks <= 1) ::_exit(status);
+  if (ranks <= 1) {
+    std::fflush(nullptr);
+    ::_exit(status);
+  }
   try {
     std::thread([status] {
       std::this_thread::sleep_for(k_patience_with_abort);
@@ -47,6 +49,7 @@ void stop_all_ranks(int ranks, ExitCode code) noexcept {
   } catch (const std::system_error&) {
     ::_exit(status);
   }
+  std::fflush(nullptr);  // may wait for a reader that is gone
   MPI_Abort(MPI_COMM_WORLD, status);
   ::_exit(status);
 }
@@ -56,7 +59,8 @@ FailureChannel::FailureChannel(MPI_Comm parent) : comm_(CommHandle::duplicate(pa
   check_mpi(MPI_Comm_size(comm_.get(), &size_), "MPI_Comm_size", rank_);
 }
 
-bool FailureChannel::speaks_for_all(std::chrono::milliseconds grace) const noexcept {
+bool FailureChannel::speaks_for_all(std::chrono::milliseconds grace,
+                                    const std::function<void()>& meanwhile) const noexcept {
   // Tell every higher rank; nobody answers, and ranks that are well never look.
   static constexpr char k_token = 'f';
   for (int higher = rank_ + 1; higher < size_; ++higher) {
@@ -68,6 +72,7 @@ bool FailureChannel::speaks_for_all(std::chrono::milliseconds grace) const noexc
     int heard = 0;
     if (MPI_Iprobe(MPI_ANY_SOURCE, 0, comm_.get(), &heard, MPI_STATUS_IGNORE) != MPI_SUCCESS) return true;
     if (heard != 0) return false;
+    meanwhile();
   }
   return true;
 }

@@ -29,7 +29,7 @@ struct FailureReport {
 [[nodiscard]] FailureReport describe_failure(const std::exception_ptr& failure);
 
 /// Ends this process and, where MPI runs on several ranks, every other one. May be called from any thread and does not
-/// depend on MPI being in a state to answer: after five seconds the process leaves without it, which launchers also
+/// depend on MPI being in a state to answer: after two seconds the process leaves without it, which launchers also
 /// treat as a failure of the job. `ranks` is the world size.
 [[noreturn]] void stop_all_ranks(int ranks, ExitCode code) noexcept;
 

@@ -3,25 +3,31 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cmath>
 #include <cstring>
 #include <exception>
+#include <limits>
+#include <optional>
 #include <ripieno/accounting/base/error.hpp>
+#include <ripieno/framework/comm/collective_monitor.hpp>
 #include <ripieno/framework/comm/mpi_internal.hpp>
 #include <ripieno/framework/comm/operation.hpp>
+#include <type_traits>
 #include <utility>
 
 namespace ripieno {
 namespace {
 
-/// MPI runs at MPI_THREAD_SERIALIZED: any thread may call, one at a time. A second caller is a fault of the program
-/// that would otherwise show as a rare crash inside MPI.
+/// Collectives of one process are issued in one fixed order, whichever thread does it. A second caller is a fault of
+/// the program that would otherwise show as a hang or a sum of unrelated numbers.
 class SerialCall {
  public:
-  explicit SerialCall(const char* function) : operation_(function) {
+  SerialCall(const char* function, CollectiveMonitor* monitor) : operation_(function) {
     if (in_call.exchange(true)) {
-      throw CommError(std::string(function) + " called while another thread is inside MPI",
-                      "MPI runs with MPI_THREAD_SERIALIZED", "let one thread make the collective calls");
+      throw CommError(std::string(function) + " called while another thread is inside a collective",
+                      "the order of two would differ between ranks", "let one thread make the collective calls");
     }
+    if (monitor != nullptr) passage_.emplace(*monitor, function);
   }
   ~SerialCall() { in_call = false; }
   SerialCall(const SerialCall&) = delete;
@@ -30,6 +36,7 @@ class SerialCall {
  private:
   static inline std::atomic<bool> in_call{false};
   OperationScope operation_;
+  std::optional<CollectiveMonitor::Passage> passage_;
 };
 
 /// Calls `call` on consecutive pieces of `values` of at most `max_count` elements; not at all for an empty span.
@@ -40,6 +47,28 @@ void for_each_piece(std::span<T> values, int max_count, Call&& call) {
     call(values.first(count), static_cast<int>(count));
     values = values.subspan(count);
   }
+}
+
+template <class T>
+MPI_Datatype mpi_type() {
+  if constexpr (std::is_same_v<T, float>) return MPI_FLOAT;
+  if constexpr (std::is_same_v<T, double>) return MPI_DOUBLE;
+  if constexpr (std::is_same_v<T, std::int64_t>) return MPI_INT64_T;
+}
+
+/// The same bits whichever comes first: one NaN where either is NaN, and +0 above -0.
+template <class T, bool largest>
+T extreme(T a, T b) {
+  if (std::isnan(a) || std::isnan(b)) return std::numeric_limits<T>::quiet_NaN();
+  if (a == b) return std::signbit(a) == largest ? b : a;
+  return (a > b) == largest ? a : b;
+}
+
+template <class T, bool largest>
+void take_extreme(void* in, void* inout, int* count, MPI_Datatype* /*type*/) {
+  const T* const from = static_cast<const T*>(in);
+  T* const to = static_cast<T*>(inout);
+  for (int i = 0; i < *count; ++i) to[i] = extreme<T, largest>(to[i], from[i]);
 }
 
 }  // namespace
@@ -84,27 +113,67 @@ CommHandle CommHandle::duplicate(MPI_Comm parent) {
   return handle;
 }
 
+OpHandle::OpHandle(MPI_User_function* function) {
+  check_mpi(MPI_Op_create(function, /*commute=*/1, &op_), "MPI_Op_create", 0);
+}
+
+OpHandle::OpHandle(OpHandle&& other) noexcept : op_(std::exchange(other.op_, MPI_OP_NULL)) {}
+
+OpHandle& OpHandle::operator=(OpHandle&& other) noexcept {
+  std::swap(op_, other.op_);
+  return *this;
+}
+
+OpHandle::~OpHandle() {
+  if (op_ == MPI_OP_NULL) return;
+  int finalized = 0;
+  MPI_Finalized(&finalized);
+  if (finalized == 0) MPI_Op_free(&op_);
+}
+
 MpiCommunicator::MpiCommunicator(MPI_Comm parent, int max_count)
-    : comm_(CommHandle::duplicate(parent)), max_count_(max_count) {
+    : comm_(CommHandle::duplicate(parent)),
+      float_ops_{OpHandle(take_extreme<float, true>), OpHandle(take_extreme<float, false>)},
+      double_ops_{OpHandle(take_extreme<double, true>), OpHandle(take_extreme<double, false>)},
+      max_count_(max_count) {
   if (max_count_ <= 0) throw UsageError("pieces of " + std::to_string(max_count_) + " elements", "must be positive");
   check_mpi(MPI_Comm_rank(comm_.get(), &rank_), "MPI_Comm_rank", 0);
   check_mpi(MPI_Comm_size(comm_.get(), &size_), "MPI_Comm_size", rank_);
 }
 
 template <class T>
-void MpiCommunicator::allreduce(std::span<T> values, MPI_Datatype type, MPI_Op op) const {
-  const SerialCall call("MPI_Allreduce");
+void MpiCommunicator::in_place(std::span<T> values, MPI_Op op) const {
+  const SerialCall call("MPI_Allreduce", monitor_);
   for_each_piece(values, max_count_, [&](std::span<T> piece, int count) {
-    check_mpi(MPI_Allreduce(MPI_IN_PLACE, piece.data(), count, type, op, comm_.get()), "MPI_Allreduce", rank_);
+    check_mpi(MPI_Allreduce(MPI_IN_PLACE, piece.data(), count, mpi_type<T>(), op, comm_.get()), "MPI_Allreduce", rank_);
   });
 }
 
-void MpiCommunicator::allreduce_sum(std::span<float> values) const { allreduce(values, MPI_FLOAT, MPI_SUM); }
-void MpiCommunicator::allreduce_sum(std::span<double> values) const { allreduce(values, MPI_DOUBLE, MPI_SUM); }
-void MpiCommunicator::allreduce_max(std::span<double> values) const { allreduce(values, MPI_DOUBLE, MPI_MAX); }
-void MpiCommunicator::allreduce_max(std::span<std::int64_t> values) const { allreduce(values, MPI_INT64_T, MPI_MAX); }
+template <class T>
+MPI_Op MpiCommunicator::mpi_op(ReduceOp op) const {
+  if (op == ReduceOp::sum) return MPI_SUM;
+  if (op == ReduceOp::product) return MPI_PROD;
+  const bool max = op == ReduceOp::max;
+  if constexpr (std::is_same_v<T, std::int64_t>) {
+    return max ? MPI_MAX : MPI_MIN;
+  } else {
+    const ExtremeOps& ops = std::is_same_v<T, float> ? float_ops_ : double_ops_;
+    return max ? ops.max.get() : ops.min.get();
+  }
+}
 
-void MpiCommunicator::allreduce_sum(std::span<std::int64_t> values) const {
+void MpiCommunicator::allreduce(std::span<float> values, ReduceOp op) const { in_place(values, mpi_op<float>(op)); }
+void MpiCommunicator::allreduce(std::span<double> values, ReduceOp op) const { in_place(values, mpi_op<double>(op)); }
+
+void MpiCommunicator::allreduce(std::span<std::int64_t> values, ReduceOp op) const {
+  if (op == ReduceOp::sum) return exact_sum(values);
+  if (op == ReduceOp::product) return exact_product(values);
+  in_place(values, mpi_op<std::int64_t>(op));
+}
+
+void MpiCommunicator::allreduce_sum_unchecked(std::span<std::int64_t> values) const { in_place(values, MPI_SUM); }
+
+void MpiCommunicator::exact_sum(std::span<std::int64_t> values) const {
   // High and low halves are summed apart: neither can overflow, and together they show whether the sum does.
   const std::size_t count = values.size();
   std::vector<std::int64_t> halves(2 * count);
@@ -112,7 +181,7 @@ void MpiCommunicator::allreduce_sum(std::span<std::int64_t> values) const {
     halves[i] = values[i] >> 32;
     halves[count + i] = values[i] & 0xffffffff;
   }
-  allreduce(std::span<std::int64_t>(halves), MPI_INT64_T, MPI_SUM);
+  in_place(std::span<std::int64_t>(halves), MPI_SUM);
   for (std::size_t i = 0; i < count; ++i) {
     const std::int64_t carried = halves[i] + (halves[count + i] >> 32);
     if (carried != static_cast<std::int32_t>(carried)) {
@@ -122,8 +191,23 @@ void MpiCommunicator::allreduce_sum(std::span<std::int64_t> values) const {
   }
 }
 
+void MpiCommunicator::exact_product(std::span<std::int64_t> values) const {
+  // No split of the factors would show an overflow, so every rank multiplies all of them.
+  const auto all = allgather(std::as_bytes(values));
+  std::ranges::fill(values, 1);
+  std::vector<std::int64_t> factors(values.size());
+  for (const auto& bytes : all) {
+    std::memcpy(factors.data(), bytes.data(), bytes.size());
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (__builtin_mul_overflow(values[i], factors[i], &values[i])) {
+        throw CommError("product over ranks of integer " + std::to_string(i) + " does not fit in 64 bits");
+      }
+    }
+  }
+}
+
 void MpiCommunicator::broadcast(std::span<std::byte> bytes, int root) const {
-  const SerialCall call("MPI_Bcast");
+  const SerialCall call("MPI_Bcast", monitor_);
   for_each_piece(bytes, max_count_, [&](std::span<std::byte> piece, int count) {
     check_mpi(MPI_Bcast(piece.data(), count, MPI_BYTE, root, comm_.get()), "MPI_Bcast", rank_);
   });
@@ -137,7 +221,7 @@ std::vector<std::int64_t> MpiCommunicator::gather_sizes(std::size_t size) const 
 }
 
 std::vector<std::vector<std::byte>> MpiCommunicator::allgather(std::span<const std::byte> bytes) const {
-  const SerialCall call("MPI_Allgatherv");
+  const SerialCall call("MPI_Allgatherv", monitor_);
   const std::vector<std::int64_t> sizes = gather_sizes(bytes.size());
   const auto ranks = sizes.size();
   const std::int64_t longest = std::ranges::max(sizes);
@@ -171,7 +255,7 @@ std::vector<std::vector<std::byte>> MpiCommunicator::allgather(std::span<const s
 }
 
 void MpiCommunicator::barrier() const {
-  const SerialCall call("MPI_Barrier");
+  const SerialCall call("MPI_Barrier", monitor_);
   check_mpi(MPI_Barrier(comm_.get()), "MPI_Barrier", rank_);
 }
 

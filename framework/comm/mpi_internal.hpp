@@ -3,11 +3,14 @@
 #include <mpi.h>
 
 #include <chrono>
+#include <functional>
 #include <ripieno/framework/comm/communicator.hpp>
 #include <string>
 #include <string_view>
 
 namespace ripieno {
+
+class CollectiveMonitor;
 
 /// Throws CommError when `code` is not MPI_SUCCESS, with MPI's text, this rank and host, and what was going on.
 void check_mpi(int code, std::string_view function, int rank);
@@ -33,6 +36,20 @@ class CommHandle {
   MPI_Comm comm_ = MPI_COMM_NULL;
 };
 
+/// Owner of an MPI_Op for commuting operands.
+class OpHandle {
+ public:
+  explicit OpHandle(MPI_User_function* function);
+  OpHandle(OpHandle&& other) noexcept;
+  OpHandle& operator=(OpHandle&& other) noexcept;
+  ~OpHandle();
+
+  [[nodiscard]] MPI_Op get() const { return op_; }
+
+ private:
+  MPI_Op op_ = MPI_OP_NULL;
+};
+
 /// Communicator over its own duplicate of an MPI communicator, so that its messages meet no others. Move-only.
 class MpiCommunicator final : public Communicator {
  public:
@@ -42,13 +59,15 @@ class MpiCommunicator final : public Communicator {
   /// Collective over `parent`. `max_count` > 0 is the longest piece, smaller in tests.
   explicit MpiCommunicator(MPI_Comm parent, int max_count = k_max_count);
 
+  /// Every later collective runs under this watch, which outlives the communicator; null for none.
+  void set_monitor(CollectiveMonitor* monitor) { monitor_ = monitor; }
+
   [[nodiscard]] int rank() const override { return rank_; }
   [[nodiscard]] int size() const override { return size_; }
-  void allreduce_sum(std::span<float> values) const override;
-  void allreduce_sum(std::span<double> values) const override;
-  void allreduce_sum(std::span<std::int64_t> values) const override;
-  void allreduce_max(std::span<double> values) const override;
-  void allreduce_max(std::span<std::int64_t> values) const override;
+  void allreduce(std::span<float> values, ReduceOp op) const override;
+  void allreduce(std::span<double> values, ReduceOp op) const override;
+  void allreduce(std::span<std::int64_t> values, ReduceOp op) const override;
+  void allreduce_sum_unchecked(std::span<std::int64_t> values) const override;
   void broadcast(std::span<std::byte> bytes, int root) const override;
   [[nodiscard]] std::vector<std::vector<std::byte>> allgather(std::span<const std::byte> bytes) const override;
   void barrier() const override;
@@ -57,13 +76,24 @@ class MpiCommunicator final : public Communicator {
 
  private:
   template <class T>
-  void allreduce(std::span<T> values, MPI_Datatype type, MPI_Op op) const;
+  void in_place(std::span<T> values, MPI_Op op) const;
+  template <class T>
+  [[nodiscard]] MPI_Op mpi_op(ReduceOp op) const;
+  void exact_sum(std::span<std::int64_t> values) const;
+  void exact_product(std::span<std::int64_t> values) const;
   [[nodiscard]] std::vector<std::int64_t> gather_sizes(std::size_t size) const;
 
+  /// Maxima and minima that treat NaN and the two zeros alike on every rank.
+  struct ExtremeOps {
+    OpHandle max, min;
+  };
+
   CommHandle comm_;
+  ExtremeOps float_ops_, double_ops_;
   int max_count_;
   int rank_ = 0;
   int size_ = 1;
+  CollectiveMonitor* monitor_ = nullptr;
 };
 
 /// Settles which of several failing ranks reports, so that a fault that all ranks see is printed once.
@@ -73,8 +103,9 @@ class FailureChannel {
   explicit FailureChannel(MPI_Comm parent);
 
   /// To be called once, by a rank that is about to stop the job. True when no lower rank has failed within `grace`.
-  /// Needs no help of the ranks that have not failed. Never throws.
-  [[nodiscard]] bool speaks_for_all(std::chrono::milliseconds grace) const noexcept;
+  /// Needs no help of the ranks that have not failed. Calls `meanwhile`, which must not throw, while it waits.
+  [[nodiscard]] bool speaks_for_all(
+      std::chrono::milliseconds grace, const std::function<void()>& meanwhile = [] {}) const noexcept;
 
  private:
   CommHandle comm_;

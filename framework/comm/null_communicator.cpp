@@ -10,11 +10,10 @@ class NullCommunicator final : public Communicator {
   [[nodiscard]] int rank() const override { return 0; }
   [[nodiscard]] int size() const override { return 1; }
 
-  void allreduce_sum(std::span<float> /*values*/) const override {}
-  void allreduce_sum(std::span<double> /*values*/) const override {}
-  void allreduce_sum(std::span<std::int64_t> /*values*/) const override {}
-  void allreduce_max(std::span<double> /*values*/) const override {}
-  void allreduce_max(std::span<std::int64_t> /*values*/) const override {}
+  void allreduce(std::span<float> /*values*/, ReduceOp /*op*/) const override {}
+  void allreduce(std::span<double> /*values*/, ReduceOp /*op*/) const override {}
+  void allreduce(std::span<std::int64_t> /*values*/, ReduceOp /*op*/) const override {}
+  void allreduce_sum_unchecked(std::span<std::int64_t> /*values*/) const override {}
 
   void broadcast(std::span<std::byte> /*bytes*/, int root) const override {
     if (root != 0) throw UsageError("broadcast from rank " + std::to_string(root), "there is one rank, number 0");

@@ -53,6 +53,15 @@ std::string current_operation() {
   return describe(all.open);
 }
 
+std::optional<std::int64_t> current_step() {
+  Operations& all = operations();
+  const std::scoped_lock lock(all.mutex);
+  for (auto note = all.open.rbegin(); note != all.open.rend(); ++note) {
+    if (note->step) return note->step;
+  }
+  return std::nullopt;
+}
+
 std::string failed_operation() {
   Operations& all = operations();
   const std::scoped_lock lock(all.mutex);

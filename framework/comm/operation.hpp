@@ -34,6 +34,9 @@ class OperationScope {
 /// MPI_Allreduce". Empty when none is open.
 [[nodiscard]] std::string current_operation();
 
+/// The last step that an open scope named.
+[[nodiscard]] std::optional<std::int64_t> current_step();
+
 /// What `current_operation` was at the innermost scope that the last exception left. For a catch block outside the
 /// scopes; a new scope opened in normal running clears it.
 [[nodiscard]] std::string failed_operation();

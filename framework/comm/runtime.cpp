@@ -8,6 +8,8 @@
 #include <map>
 #include <ripieno/accounting/base/log.hpp>
 #include <ripieno/accounting/base/text.hpp>
+#include <ripieno/framework/comm/checked_communicator.hpp>
+#include <ripieno/framework/comm/collective_monitor.hpp>
 #include <ripieno/framework/comm/failure.hpp>
 #include <ripieno/framework/comm/launcher.hpp>
 #include <ripieno/framework/comm/mpi_internal.hpp>
@@ -23,7 +25,7 @@ namespace {
 /// How long a failing rank waits to hear that a lower one has failed too.
 constexpr std::chrono::milliseconds k_grace{1000};
 /// How long a rank whose failure is reported by another waits for the end.
-constexpr std::chrono::seconds k_silent_wait{5};
+constexpr std::chrono::seconds k_silent_wait{3};
 /// How long a process may live on after an exception has destroyed its Runtime.
 constexpr std::chrono::seconds k_afterlife{10};
 
@@ -44,14 +46,14 @@ class MpiSession {
     if (initialized != 0) {
       MPI_Query_thread(&provided);
     } else {
-      // Serialized: loader and ledger threads make no MPI calls, but which thread sums gradients is the trainer's
-      // choice. Multiple would put locks into every call for nothing.
-      MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided);
+      // The monitor asks and answers while another thread waits in a collective.
+      MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
       started_ = true;
     }
-    if (provided < MPI_THREAD_SERIALIZED) {
+    if (provided < MPI_THREAD_MULTIPLE) {
       finish();
-      throw CommError("MPI does not offer MPI_THREAD_SERIALIZED", "collectives may run on a helper thread",
+      throw CommError("MPI does not offer MPI_THREAD_MULTIPLE",
+                      "a monitor must be able to speak while a collective hangs",
                       "use an MPI built with thread support");
     }
   }
@@ -140,17 +142,20 @@ struct Runtime::Impl {
   [[nodiscard]] bool on_own_thread() const { return std::this_thread::get_id() == thread; }
   void report(const FailureReport& failure) const;
   [[noreturn]] void fail(const FailureReport& failure) const noexcept;
+  void stalled(const std::string& what, const std::string& why) const noexcept;
   void leave_to_exit();
+  void wait_for_all() const noexcept;
   void set_logger() const;
 
   MpiSession session;
   std::thread::id thread = std::this_thread::get_id();
   int exceptions_at_start = std::uncaught_exceptions();
-  std::unique_ptr<Communicator> communicator;
-  std::unique_ptr<FailureChannel> failures;  // null on one rank
   std::string host = host_name();
   LocalPlace local;
   std::vector<HostEntry> hosts;
+  std::unique_ptr<FailureChannel> failures;    // null on one rank
+  std::unique_ptr<CollectiveMonitor> monitor;  // null on one rank
+  std::unique_ptr<Communicator> communicator;
   std::terminate_handler previous_terminate = nullptr;
 };
 
@@ -160,7 +165,16 @@ Runtime::Impl::Impl(int& argc, char**& argv, const RuntimeOptions& options) : se
   if (world.size() > 1) failures = std::make_unique<FailureChannel>(world.handle());
   local = local_place(world);
   hosts = gather_hosts(world, host, local.rank);
-  communicator = world.size() > 1 ? std::make_unique<MpiCommunicator>(std::move(world)) : make_null_communicator();
+  if (world.size() == 1) {
+    communicator = make_null_communicator();
+    return;
+  }
+  monitor = std::make_unique<CollectiveMonitor>(
+      world, hosts, options.collective_timeout_s,
+      [this](const std::string& what, const std::string& why) { stalled(what, why); });
+  world.set_monitor(monitor.get());
+  communicator = std::make_unique<MpiCommunicator>(std::move(world));
+  if (options.check_collectives) communicator = make_checked_communicator(std::move(communicator));
 }
 
 void Runtime::Impl::set_logger() const {
@@ -185,6 +199,16 @@ void Runtime::Impl::fail(const FailureReport& failure) const noexcept {
   stop_all_ranks(size(), failure.code);
 }
 
+void Runtime::Impl::stalled(const std::string& what, const std::string& why) const noexcept {
+  const CommError error(what, why, "look at that host and start the run again, or give a longer --collective-timeout");
+  if (failures->speaks_for_all(k_grace, [this] { monitor->answer_questions(); })) {
+    report({ExitCode::communication, error.what()});
+  } else {
+    std::this_thread::sleep_for(k_silent_wait);
+  }
+  stop_all_ranks(size(), ExitCode::communication);
+}
+
 void Runtime::Impl::leave_to_exit() {
   if (!failures->speaks_for_all(k_grace)) log::set_level(log::Level::off);
   std::string where = "rank " + std::to_string(rank()) + " " + host;
@@ -197,6 +221,15 @@ void Runtime::Impl::leave_to_exit() {
     std::this_thread::sleep_for(k_afterlife);
     stop_all_ranks(2, ExitCode::communication);
   }).detach();
+}
+
+void Runtime::Impl::wait_for_all() const noexcept {
+  try {
+    communicator->barrier();  // MPI_Finalize waits too, but nobody watches it
+  } catch (const std::exception& e) {
+    report({ExitCode::communication, e.what()});
+    stop_all_ranks(size(), ExitCode::communication);
+  }
 }
 
 Runtime::Runtime(int& argc, char**& argv, RuntimeOptions options) {
@@ -220,6 +253,7 @@ Runtime::~Runtime() {
   if (unwinding && impl_->size() > 1) {
     impl_->leave_to_exit();
   } else {
+    impl_->wait_for_all();
     log::set_prefix({});
     log::set_errors_only(false);
   }

@@ -16,6 +16,10 @@ namespace ripieno {
 struct RuntimeOptions {
   /// Run as one process even where the launcher says that it started several.
   bool allow_singleton = false;
+  /// How long a collective may take, in seconds, before the job is ended with a message that names who is missing.
+  double collective_timeout_s = 300;
+  /// Let the ranks compare what they are about to do before every collective. Costs a small collective each.
+  bool check_collectives = false;
 };
 
 /// Where one rank runs.
@@ -39,12 +43,15 @@ struct HostEntry {
 ///   block is about to print. So on several ranks the destructor does neither: it arranges MPI_Abort with the process's
 ///   exit status for when the process exits, or after ten seconds if it does not.
 /// - A process that dies is noticed by the launcher.
+/// - A collective that does not end within `collective_timeout_s` is ended by the ranks that wait in it: they ask the
+///   others where they are, one prints who is dead, stopped, cut off or elsewhere, and each leaves by MPI_Abort or,
+///   when that does not return within two seconds, without it.
 ///
 /// Rank 0 logs as usual; higher ranks log errors only, with the prefix "rank r host".
 class Runtime {
  public:
   /// Collective. Throws CommError (exit code 5) when the launcher says that it started several tasks but MPI sees one,
-  /// or MPI cannot serve calls from several threads in turn; UsageError when another Runtime is alive.
+  /// or MPI cannot serve several threads at once; UsageError when another Runtime is alive.
   Runtime(int& argc, char**& argv, RuntimeOptions options = {});
   /// Collective in normal running; see above for when an exception is on its way.
   ~Runtime();

@@ -8,6 +8,8 @@
 namespace ripieno {
 namespace {
 
+constexpr std::chrono::milliseconds k_tick{100};
+
 double checked_timeout(double timeout_s) {
   if (std::isfinite(timeout_s) && timeout_s > 0) return timeout_s;
   throw UsageError("watchdog timeout of " + format_double(timeout_s) + " s", "it must be positive and finite");
@@ -15,8 +17,11 @@ double checked_timeout(double timeout_s) {
 
 }  // namespace
 
-Watchdog::Watchdog(double timeout_s, OnTimeout on_timeout)
-    : timeout_s_(checked_timeout(timeout_s)), on_timeout_(std::move(on_timeout)), thread_([this] { run(); }) {}
+Watchdog::Watchdog(double timeout_s, OnTimeout on_timeout, OnTick on_tick)
+    : timeout_s_(checked_timeout(timeout_s)),
+      on_timeout_(std::move(on_timeout)),
+      on_tick_(std::move(on_tick)),
+      thread_([this] { run(); }) {}
 
 Watchdog::~Watchdog() {
   {
@@ -42,7 +47,10 @@ void Watchdog::run() {
   std::unique_lock lock(mutex_);
   while (!stopping_) {
     // Looking now and then costs `watch` no wake-up of this thread for each collective.
-    changed_.wait_for(lock, timeout_s_ / 20);
+    changed_.wait_for(lock, std::min<std::chrono::duration<double>>(timeout_s_ / 20, k_tick));
+    lock.unlock();
+    on_tick_();
+    lock.lock();
     const auto overdue = std::ranges::find_if(
         entries_, [now = Clock::now()](const Entry& entry) { return !entry.reported && entry.deadline <= now; });
     if (overdue == entries_.end()) continue;

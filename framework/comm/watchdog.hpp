@@ -10,8 +10,8 @@
 
 namespace ripieno {
 
-/// A thread that reports operations which do not end in time. A hung collective cannot be interrupted, so the usual
-/// answer is `Runtime::abort`.
+/// A thread that reports operations which do not end in time, and does small things now and then. A hung collective
+/// cannot be interrupted, so the usual answer is `Runtime::abort`.
 class Watchdog {
   using Clock = std::chrono::steady_clock;
   struct Entry {
@@ -24,8 +24,13 @@ class Watchdog {
   /// Called on the watchdog's thread, once for an operation: its name and the time it had, in seconds. Must not throw.
   using OnTimeout = std::function<void(const std::string& operation, double timeout_s)>;
 
-  /// `timeout_s` > 0, finite; UsageError otherwise. An operation is reported within 5 % of it.
-  Watchdog(double timeout_s, OnTimeout on_timeout);
+  /// Called on the watchdog's thread about every tenth of a second. Must not throw.
+  using OnTick = std::function<void()>;
+
+  /// `timeout_s` > 0, finite; UsageError otherwise. An operation is reported within 5 % of it, or a tenth of a second
+  /// where that is less.
+  Watchdog(
+      double timeout_s, OnTimeout on_timeout, OnTick on_tick = [] {});
   /// Waits for a running `on_timeout`.
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
@@ -53,6 +58,7 @@ class Watchdog {
 
   const std::chrono::duration<double> timeout_s_;
   const OnTimeout on_timeout_;
+  const OnTick on_tick_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::list<Entry> entries_;

@@ -55,6 +55,8 @@ struct TrainConfig {
   int threads = 0;
   // communication
   bool allow_singleton = false;
+  double collective_timeout_s = 300;
+  bool check_collectives = false;
   // run
   std::filesystem::path out;
   std::string resume = "auto";

@@ -82,7 +82,11 @@ void add_training(cli::Options& options, TrainConfig& config, std::string& check
                   "how per-example gradients are clipped")
       .add("threads", config.threads, "N", "threads a rank; 0 shares the host's cores among its ranks");
   options.group("communication")
-      .add("allow-singleton", config.allow_singleton, "", "run as one process where the launcher started several");
+      .add("allow-singleton", config.allow_singleton, "", "run as one process where the launcher started several")
+      .add("collective-timeout", config.collective_timeout_s, "S",
+           "seconds after which a collective that has not ended stops the job and names who is missing")
+      .add("check-collectives", config.check_collectives, "",
+           "compare every collective call between ranks before it is made");
   options.group("run")
       .add("out", config.out, "DIR", "folder for the ledger, metrics, result and model")
       .required()
@@ -143,6 +147,9 @@ bool parse_train_options(std::span<const std::string> arguments, TrainConfig& co
       "ripieno-train --data data/train.json --model my-model.pt --loss cross-entropy --freeze 'encoder.*' "
       "--expected-batch 512 --steps 500 --noise-multiplier 1 --delta 1e-5 --clipping-norm 1 --lr 0.1 --out run");
   if (!options.parse(arguments)) return false;
+  if (!(config.collective_timeout_s > 0)) {
+    throw UsageError("--collective-timeout is " + format_double(config.collective_timeout_s), "must be positive");
+  }
   config.checkpoint_every = parse_period(checkpoint_every);
   config.model_args = key_values(model_arguments);
   config.quiet = options.given("quiet");

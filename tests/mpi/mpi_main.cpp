@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdlib>
 #include <memory>
+#include <ripieno/framework/comm/checked_communicator.hpp>
 #include <ripieno/framework/comm/mpi_internal.hpp>
 
 #include "mpi_test.hpp"
@@ -23,7 +24,7 @@ double watchdog_timeout_s() {
 /// own.
 int run_all_tests() {
   const MpiCommunicator harness(MPI_COMM_WORLD);
-  world_of_tests = std::make_unique<MpiCommunicator>(MPI_COMM_WORLD);
+  world_of_tests = make_checked_communicator(std::make_unique<MpiCommunicator>(MPI_COMM_WORLD));
   auto& listeners = ::testing::UnitTest::GetInstance()->listeners();
   if (harness.rank() != 0) delete listeners.Release(listeners.default_result_printer());
   auto* const failures = new RankFailures(harness, watchdog_timeout_s());
@@ -45,7 +46,7 @@ const Communicator& world() { return *world_of_tests; }
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
   int provided = MPI_THREAD_SINGLE;
-  MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided);
+  MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
   const int status = ripieno::testing::run_all_tests();
   MPI_Finalize();
   return status;

@@ -4,7 +4,8 @@
 
 namespace ripieno::testing {
 
-/// All ranks of this test program, apart from the harness's own messages.
+/// All ranks of this test program, apart from the harness's own messages. Every collective call is compared between
+/// ranks before it is made.
 [[nodiscard]] const Communicator& world();
 
 }  // namespace ripieno::testing

@@ -9,7 +9,6 @@
 #include <ripieno/framework/comm/failure.hpp>
 #include <ripieno/framework/comm/operation.hpp>
 #include <ripieno/framework/comm/runtime.hpp>
-#include <ripieno/framework/comm/watchdog.hpp>
 #include <string>
 #include <thread>
 #include <vector>
@@ -79,17 +78,57 @@ int killed(int argc, char** argv, int failing_rank) {
   return 0;
 }
 
-/// The failing rank sleeps without a watchdog; those of the others end the job.
-int hangs(int argc, char** argv, int failing_rank) {
-  const Runtime runtime(argc, argv);
-  if (runtime.rank() == failing_rank) std::this_thread::sleep_for(std::chrono::minutes(2));
-  ripieno::Watchdog watchdog(1, [&](const std::string& operation, double) {
-    ripieno::log::error(operation + " hangs in " + ripieno::current_operation());
-    runtime.abort(ripieno::ExitCode::communication);
+constexpr double k_deadline_s = 2;
+
+Runtime impatient_runtime(int& argc, char**& argv) { return {argc, argv, {.collective_timeout_s = k_deadline_s}}; }
+
+/// The failing rank does `instead` while the others wait for it at a barrier of step 3.
+int others_wait(int argc, char** argv, int failing_rank, const std::function<void()>& instead) {
+  const Runtime runtime = impatient_runtime(argc, argv);
+  return runtime.run([&] {
+    runtime.communicator().barrier();
+    const OperationScope step("train", 3);
+    if (runtime.rank() == failing_rank) instead();
+    runtime.communicator().barrier();
+    return 0;
   });
-  const auto watch = watchdog.watch("step 3");
-  runtime.communicator().barrier();
-  return 0;
+}
+
+int sleeps(int argc, char** argv, int failing_rank) {
+  return others_wait(argc, argv, failing_rank, [] {
+    const OperationScope scope("read batch");
+    std::this_thread::sleep_for(std::chrono::minutes(2));
+  });
+}
+
+int stopped(int argc, char** argv, int failing_rank) {
+  return others_wait(argc, argv, failing_rank, [] { std::raise(SIGSTOP); });
+}
+
+int takes_part_late(int argc, char** argv, int failing_rank) {
+  return others_wait(argc, argv, failing_rank,
+                     [] { std::this_thread::sleep_for(std::chrono::duration<double>(k_deadline_s / 2)); });
+}
+
+/// The failing rank ends in the ordinary way while the others are in a collective.
+int leaves_early(int argc, char** argv, int failing_rank) {
+  const Runtime runtime = impatient_runtime(argc, argv);
+  return runtime.run([&] {
+    std::vector<double> value = {1};
+    if (runtime.rank() != failing_rank) runtime.communicator().allreduce_sum(std::span<double>(value));
+    return 0;
+  });
+}
+
+/// The failing rank calls another collective than the others.
+int mismatched(int argc, char** argv, int failing_rank) {
+  const Runtime runtime(argc, argv, {.check_collectives = true});
+  return runtime.run([&] {
+    const OperationScope step("train", 3);
+    std::vector<float> values(runtime.rank() == failing_rank ? 4 : 5);
+    runtime.communicator().allreduce_sum(std::span<float>(values));
+    return 0;
+  });
 }
 
 int two_lives(int argc, char** argv, int /*failing_rank*/) {
@@ -129,6 +168,10 @@ int main(int argc, char** argv) {
                                                                              {"caught-outside", caught_outside},
                                                                              {"lives-on", lives_on},
                                                                              {"killed", killed},
-                                                                             {"hangs", hangs}};
+                                                                             {"sleeps", sleeps},
+                                                                             {"stopped", stopped},
+                                                                             {"takes-part-late", takes_part_late},
+                                                                             {"leaves-early", leaves_early},
+                                                                             {"mismatched", mismatched}};
   return modes.at(mode)(argc, argv, failing_rank);
 }

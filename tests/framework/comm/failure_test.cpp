@@ -15,6 +15,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 constexpr double k_bounded_s = 20;
+constexpr double k_deadline_s = 2;  // of the failing program's collectives
 
 /// Every rank has ended, with the exit code of a DataError and one message in all.
 void expect_one_message(const CommandResult& result) {
@@ -66,16 +67,56 @@ TEST(Invariant_P10_AllOrNothing, AProcessThatSwallowsTheExceptionDoesNotKeepTheO
 }
 
 TEST(Invariant_P10_AllOrNothing, AKilledRankStopsAll) {
-  const CommandResult result = run_on_ranks(4, "failing_program killed 1");
-  EXPECT_EQ(result.exit_code, 137);
-  EXPECT_LT(result.seconds, k_bounded_s);
+  for (const int ranks : {2, 4}) {
+    const CommandResult result = run_on_ranks(ranks, "failing_program killed 1");
+    EXPECT_EQ(result.exit_code, 137);
+    EXPECT_THAT(result.output, HasSubstr("process rank 1 with PID"));  // the launcher saw it first
+    EXPECT_LT(result.seconds, k_deadline_s + 10);
+  }
 }
 
-TEST(Invariant_P10_AllOrNothing, AHangIsEndedByTheWatchdogOfTheRanksThatWait) {
-  const CommandResult result = run_on_ranks(2, "failing_program hangs 1");
-  EXPECT_EQ(result.exit_code, 5);
-  EXPECT_THAT(result.output, HasSubstr("step 3 hangs in MPI_Barrier"));
-  EXPECT_LT(result.seconds, k_bounded_s);
+/// The ranks that waited have ended the job in time, and the lowest of them has said why.
+void expect_stall(const CommandResult& result, const std::string& why) {
+  EXPECT_EQ(result.exit_code, 5) << result.output;
+  EXPECT_EQ(count(result.output, "has not ended after 2 s"), 1) << result.output;
+  EXPECT_THAT(result.output, ContainsRegex(why));
+  EXPECT_LT(result.seconds, k_deadline_s + 10);
+}
+
+TEST(Invariant_P10_AllOrNothing, AStoppedRankIsNamedByTheRanksThatWait) {
+  expect_stall(run_on_ranks(2, "failing_program stopped 1"),
+               "error: MPI_Barrier has not ended after 2 s \\(rank 1 on [^ ]+ is stopped\\); .*"
+               "\\[rank 0 on [^ ]+, step 3, train, MPI_Barrier\\]");
+  expect_stall(run_on_ranks(4, "failing_program stopped 2"), "2 s \\(rank 2 on [^ ]+ is stopped\\)");
+}
+
+TEST(Invariant_P10_AllOrNothing, AStoppedRankZeroIsNamedToo) {
+  expect_stall(run_on_ranks(4, "failing_program stopped 0"),
+               "\\(rank 0 on [^ ]+ is stopped\\).*\\[rank 1 on [^ ]+, step 3");
+}
+
+TEST(Invariant_P10_AllOrNothing, ARankThatIsBusyElsewhereIsNamedWithWhatItDoes) {
+  expect_stall(run_on_ranks(4, "failing_program sleeps 3"),
+               "\\(rank 3 on [^ ]+ has not come to it: it is busy with step 3, train, read batch\\)");
+}
+
+TEST(Invariant_P10_AllOrNothing, ARankThatLeavesEarlyIsNamed) {
+  expect_stall(run_on_ranks(2, "failing_program leaves-early 1"),
+               "MPI_Allreduce has not ended after 2 s \\(rank 1 on [^ ]+ makes another call: MPI_Barrier\\)");
+}
+
+TEST(Invariant_P10_AllOrNothing, ARankThatIsOnlyLateIsWaitedFor) {
+  EXPECT_EQ(run_on_ranks(2, "failing_program takes-part-late 1").exit_code, 0);
+}
+
+TEST(Invariant_P10_AllOrNothing, CollectivesThatDoNotMatchAreNamedBeforeTheyAreMade) {
+  const CommandResult result = run_on_ranks(4, "failing_program mismatched 2");
+  EXPECT_EQ(result.exit_code, 5) << result.output;
+  EXPECT_EQ(count(result.output,
+                  "the ranks' collective calls do not match (sum of 4 float32 at step 3 on rank 2; sum "
+                  "of 5 float32 at step 3 on ranks 0, 1, 3)"),
+            1)
+      << result.output;
 }
 
 TEST(Runtime, OneProcessReportsItsFailureAndReturnsTheCode) {

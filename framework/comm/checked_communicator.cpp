@@ -1,0 +1,86 @@
+#include <map>
+#include <optional>
+#include <ripieno/accounting/base/error.hpp>
+#include <ripieno/accounting/base/text.hpp>
+#include <ripieno/framework/comm/checked_communicator.hpp>
+#include <ripieno/framework/comm/operation.hpp>
+#include <string>
+#include <utility>
+
+namespace ripieno {
+namespace {
+
+const char* name(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::sum:
+      return "sum";
+    case ReduceOp::product:
+      return "product";
+    case ReduceOp::max:
+      return "maximum";
+    case ReduceOp::min:
+      return "minimum";
+  }
+  return "unknown operation";
+}
+
+class CheckedCommunicator final : public Communicator {
+ public:
+  explicit CheckedCommunicator(std::unique_ptr<Communicator> inner) : inner_(std::move(inner)) {}
+
+  [[nodiscard]] int rank() const override { return inner_->rank(); }
+  [[nodiscard]] int size() const override { return inner_->size(); }
+
+  void allreduce(std::span<float> values, ReduceOp op) const override { reduce(values, op, "float32"); }
+  void allreduce(std::span<double> values, ReduceOp op) const override { reduce(values, op, "float64"); }
+  void allreduce(std::span<std::int64_t> values, ReduceOp op) const override { reduce(values, op, "int64"); }
+  void allreduce_sum_unchecked(std::span<std::int64_t> values) const override {
+    check("unchecked sum of " + std::to_string(values.size()) + " int64");
+    inner_->allreduce_sum_unchecked(values);
+  }
+  void broadcast(std::span<std::byte> bytes, int root) const override {
+    check("broadcast of " + std::to_string(bytes.size()) + " bytes from rank " + std::to_string(root));
+    inner_->broadcast(bytes, root);
+  }
+  [[nodiscard]] std::vector<std::vector<std::byte>> allgather(std::span<const std::byte> bytes) const override {
+    check("allgather");
+    return inner_->allgather(bytes);
+  }
+  void barrier() const override {
+    check("barrier");
+    inner_->barrier();
+  }
+
+ private:
+  template <class T>
+  void reduce(std::span<T> values, ReduceOp op, const char* dtype) const {
+    check(std::string(name(op)) + " of " + std::to_string(values.size()) + " " + dtype);
+    inner_->allreduce(values, op);
+  }
+
+  void check(std::string call) const {
+    if (const std::optional<std::int64_t> step = current_step()) call += " at step " + std::to_string(*step);
+    std::map<std::string, std::vector<std::string>> callers;
+    int rank = 0;
+    for (const auto& bytes : inner_->allgather(std::as_bytes(std::span(call)))) {
+      callers[{reinterpret_cast<const char*>(bytes.data()), bytes.size()}].push_back(std::to_string(rank++));
+    }
+    if (callers.size() == 1) return;
+    std::vector<std::string> parts;
+    for (const auto& [text, ranks] : callers) {
+      parts.push_back(text + (ranks.size() == 1 ? " on rank " : " on ranks ") + join(ranks));
+    }
+    throw CommError("the ranks' collective calls do not match", join(parts, "; "),
+                    "make the same calls in the same order on every rank");
+  }
+
+  std::unique_ptr<Communicator> inner_;
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_checked_communicator(std::unique_ptr<Communicator> inner) {
+  return std::make_unique<CheckedCommunicator>(std::move(inner));
+}
+
+}  // namespace ripieno
