@@ -31,6 +31,9 @@ void check_options(const PlanOptions& options) {
   check_count("reserve steps", options.reserve_steps, 0, k_largest_exact_integer / 2);
   check_count("microbatch", options.max_microbatch, 1, k_largest_microbatch);
   check_count("world size", options.world_size, 1, 1 << 20);
+  if (options.reduction == Reduction::reproducible) {
+    check_count("number of parameters", options.num_parameters, 1, std::int64_t{1} << 42);
+  }
   if (!(options.expected_batch > 0) || options.expected_batch > static_cast<double>(options.num_examples)) {
     throw UsageError("expected batch is " + format_double(options.expected_batch),
                      "must be positive and at most the " + std::to_string(options.num_examples) + " examples");
@@ -52,7 +55,10 @@ RoundingProblem rounding_problem(const PlanOptions& options) {
           .steps = options.steps + options.reserve_steps,
           .clipping_norm = options.clipping_norm,
           .max_microbatch = options.max_microbatch,
-          .world_size = options.world_size};
+          .world_size = options.world_size,
+          .reduction = options.reduction,
+          .noise_multiplier = options.noise_multiplier,
+          .num_parameters = options.num_parameters};
 }
 
 /// A share of delta that is not felt, whatever the epsilon that it is multiplied with.
@@ -86,12 +92,13 @@ void refuse_unknown_keys(const Json& json, std::span<const std::string_view> kno
   }
 }
 
-constexpr std::array<std::string_view, 17> k_plan_keys = {
-    "mechanism",      "sampler",      "adjacency",   "privacy_unit",  "dataset_id",       "num_examples",
-    "expected_batch", "sample_rate",  "steps",       "reserve_steps", "noise_multiplier", "clipping_norm",
-    "delta",          "noise_stddev", "secure_seed", "rounding",      "world_size"};
-constexpr std::array<std::string_view, 7> k_rounding_keys = {"max_microbatch", "microbatch", "block_size", "max_draw",
-                                                             "wide_wire",      "rho",        "tail"};
+constexpr std::array<std::string_view, 19> k_plan_keys = {
+    "mechanism",   "sampler",  "adjacency",     "privacy_unit",     "dataset_id",    "num_examples", "expected_batch",
+    "sample_rate", "steps",    "reserve_steps", "noise_multiplier", "clipping_norm", "delta",        "noise_stddev",
+    "secure_seed", "rounding", "world_size",    "reduction",        "num_parameters"};
+constexpr std::array<std::string_view, 8> k_rounding_keys = {
+    "max_microbatch", "microbatch", "block_size", "max_draw", "wide_wire", "rho", "tail", "lattice_step"};
+constexpr const char* k_reproducible = "reproducible";
 
 }  // namespace
 
@@ -165,7 +172,7 @@ Json PrivacyPlan::to_json() const {
   json["delta"] = options_.delta;
   json["noise_stddev"] = noise_stddev();
   json["secure_seed"] = options_.secure_seed;
-  json["world_size"] = options_.world_size;
+  json["world_size"] = reproducible() ? 1 : options_.world_size;
   json["rounding"] = {{"max_microbatch", options_.max_microbatch},
                       {"microbatch", layout_.microbatch},
                       {"block_size", layout_.block_size},
@@ -173,6 +180,11 @@ Json PrivacyPlan::to_json() const {
                       {"wide_wire", layout_.wide_wire},
                       {"rho", rho_},
                       {"tail", rounding_tail_}};
+  if (reproducible()) {
+    json["reduction"] = k_reproducible;
+    json["num_parameters"] = options_.num_parameters;
+    json["rounding"]["lattice_step"] = layout_.lattice_step;
+  }
   return json;
 }
 
@@ -195,18 +207,27 @@ PrivacyPlan PrivacyPlan::from_json(const Json& json, const std::string& where) {
                       .world_size = json_value<int>(json, "world_size", where),
                       .secure_seed = json_value<bool>(json, "secure_seed", where),
                       .adjacency = json_value<std::string>(json, "adjacency", where)};
+  if (json.contains("reduction")) {
+    refuse_other<std::string>(json, "reduction", k_reproducible, where);
+    options.reduction = Reduction::reproducible;
+    options.num_parameters = json_value<std::int64_t>(json, "num_parameters", where);
+  }
   try {
     check_options(options);
   } catch (const UsageError& e) {
     throw DataError(where + ": " + e.what());
   }
-  const SumLayout layout{.microbatch = json_value<std::int64_t>(rounding, "microbatch", where),
-                         .block_size = json_value<std::int64_t>(rounding, "block_size", where),
-                         .max_draw = json_value<std::int64_t>(rounding, "max_draw", where),
-                         .wide_wire = json_value<bool>(rounding, "wide_wire", where)};
+  SumLayout layout{.microbatch = json_value<std::int64_t>(rounding, "microbatch", where),
+                   .block_size = json_value<std::int64_t>(rounding, "block_size", where),
+                   .max_draw = json_value<std::int64_t>(rounding, "max_draw", where),
+                   .wide_wire = json_value<bool>(rounding, "wide_wire", where)};
+  if (options.reduction == Reduction::reproducible) {
+    layout.lattice_step = json_value<double>(rounding, "lattice_step", where);
+  }
   const bool sane = layout.microbatch >= 1 && layout.microbatch <= options.max_microbatch && layout.block_size >= 1 &&
                     layout.block_size <= options.num_examples && layout.max_draw >= 0 &&
-                    layout.max_draw <= options.num_examples;
+                    layout.max_draw <= options.num_examples && layout.lattice_step >= 0 &&
+                    (layout.lattice_step > 0) == (options.reduction == Reduction::reproducible);
   if (!sane) throw DataError(where + ": the layout of sums is impossible");
   const auto rho = json_value<double>(rounding, "rho", where);
   const auto tail = json_value<double>(rounding, "tail", where);
@@ -232,7 +253,11 @@ std::vector<std::string> plan_differences(const PrivacyPlan& before, const Priva
   std::vector<std::string> differences;
   for (const auto& [key, value] : old_json.items()) {
     if (key == "world_size" || key == "rounding" || key == "noise_stddev") continue;
-    if (value != new_json[key]) differences.push_back(key + " " + value.dump() + " became " + new_json[key].dump());
+    if (value != new_json.value(key, Json()))
+      differences.push_back(key + " " + value.dump() + " became " + new_json.value(key, Json()).dump());
+  }
+  if (before.reduction() != after.reduction() && after.reproducible()) {
+    differences.push_back(std::string("reduction fast became ") + k_reproducible);
   }
   return differences;
 }

@@ -21,7 +21,9 @@ struct PlanOptions {
   double delta = 0;
   std::int64_t max_microbatch = 256;
   int world_size = 1;
-  bool secure_seed = true;  ///< false: the noise can be recomputed by others, so nothing is private
+  Reduction reduction = Reduction::fast;
+  std::int64_t num_parameters = 0;  ///< of the model; for a reproducible reduction only
+  bool secure_seed = true;          ///< false: the noise can be recomputed by others, so nothing is private
   std::string adjacency = "add-remove";
 };
 
@@ -45,6 +47,8 @@ class PrivacyPlan {
   [[nodiscard]] double clipping_norm() const noexcept { return options_.clipping_norm; }
   [[nodiscard]] double delta() const noexcept { return options_.delta; }
   [[nodiscard]] int world_size() const noexcept { return options_.world_size; }
+  [[nodiscard]] Reduction reduction() const noexcept { return options_.reduction; }
+  [[nodiscard]] bool reproducible() const noexcept { return options_.reduction == Reduction::reproducible; }
   [[nodiscard]] bool secure_seed() const noexcept { return options_.secure_seed; }
   [[nodiscard]] const std::string& adjacency() const noexcept { return options_.adjacency; }
 
@@ -60,6 +64,8 @@ class PrivacyPlan {
   [[nodiscard]] std::int64_t max_draw() const noexcept { return layout_.max_draw; }
   /// Whether sums travel and are released in float64.
   [[nodiscard]] bool wide_wire() const noexcept { return layout_.wide_wire; }
+  /// Sums of a reproducible plan are whole multiples of this power of two; 0 in a fast one.
+  [[nodiscard]] double lattice_step() const noexcept { return layout_.lattice_step; }
   /// Probability, over all records together, that `rho` does not hold. Adds (1 + e^epsilon) of itself to delta.
   [[nodiscard]] double rounding_tail() const noexcept { return rounding_tail_; }
   /// The share of `rounding_tail` of `records` step records.
@@ -73,7 +79,8 @@ class PrivacyPlan {
 
   /// 64 hexadecimal digits: SHA-256 of the canonical JSON text.
   [[nodiscard]] const std::string& hash() const noexcept { return hash_; }
-  /// Every field; doubles read back bit for bit.
+  /// Every field; doubles read back bit for bit. A reproducible plan is the same contract for any number of ranks, and
+  /// says 1.
   [[nodiscard]] Json to_json() const;
   /// DataError names `where` and the key for a missing, unknown or contradictory field, and for a rho or tail below
   /// what the recorded layout needs.

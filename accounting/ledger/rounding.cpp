@@ -13,6 +13,8 @@ constexpr double k_unit_single = 0x1p-24;
 constexpr double k_unit_double = 0x1p-53;
 constexpr double k_underflow_norm = 0x1p-129;          // 2^-150 in each of 2^42 coordinates
 constexpr double k_evaluation_slack = 1 + 1e-12;       // the formulas themselves are evaluated in double
+constexpr std::int64_t k_least_blocks = 64;            // of a reproducible sum
+constexpr double k_largest_unit_sum = 0x1p61;          // lattice steps; leaves int64 room for the noise
 constexpr std::int64_t k_comfortable_microbatch = 32;  // below it, engines lose more than a wide wire costs
 
 double gamma(std::int64_t terms, double unit) {
@@ -52,10 +54,30 @@ std::int64_t largest_block(const RoundingProblem& problem, std::int64_t microbat
 SumLayout layout_for(const RoundingProblem& problem, std::int64_t microbatch, bool wide_wire, double tail_target) {
   // Half of the tail for blocks that draw too much, half for steps that do.
   const double log_target = std::log(tail_target / 2) - std::log(static_cast<double>(problem.steps)) - 1e-9;
-  return {.microbatch = microbatch,
-          .block_size = largest_block(problem, microbatch, log_target),
-          .max_draw = binomial_upper_quantile(problem.num_examples, problem.sample_rate, log_target),
-          .wide_wire = wide_wire};
+  SumLayout layout{.microbatch = microbatch,
+                   .block_size = largest_block(problem, microbatch, log_target),
+                   .max_draw = binomial_upper_quantile(problem.num_examples, problem.sample_rate, log_target),
+                   .wide_wire = wide_wire};
+  if (problem.reduction == Reduction::reproducible) {
+    layout.block_size = std::min(layout.block_size, std::max<std::int64_t>(1, problem.num_examples / k_least_blocks));
+    layout.lattice_step = lattice_step(problem.noise_multiplier, problem.clipping_norm);
+  }
+  return layout;
+}
+
+double lattice_rho(const RoundingProblem& problem, const SumLayout& layout) {
+  const double inside = gamma(layout.microbatch, k_unit_single) * static_cast<double>(layout.microbatch);
+  const double rounding =
+      layout.lattice_step * std::sqrt(static_cast<double>(problem.num_parameters)) / problem.clipping_norm;
+  return (2 * inside + rounding) * k_evaluation_slack;
+}
+
+void check_lattice(const RoundingProblem& problem, const SumLayout& layout) {
+  const double largest = 2 * static_cast<double>(layout.max_draw) * problem.clipping_norm / layout.lattice_step;
+  if (largest <= k_largest_unit_sum) return;
+  throw UsageError("a reproducible sum of " + std::to_string(layout.max_draw) + " examples may overflow",
+                   "noise multiplier " + format_double(problem.noise_multiplier) + " makes its steps too small",
+                   "use more noise, or --reduction fast");
 }
 
 std::vector<std::string> explain(const RoundingProblem& problem, const SumLayout& asked, const SumLayout& taken) {
@@ -73,7 +95,14 @@ std::vector<std::string> explain(const RoundingProblem& problem, const SumLayout
 
 }  // namespace
 
+double lattice_step(double noise_multiplier, double clipping_norm) {
+  constexpr int k_bits = 22;
+  const double scale = noise_multiplier > 0 ? noise_multiplier * clipping_norm : clipping_norm;
+  return std::ldexp(1.0, std::ilogb(scale) - k_bits);
+}
+
 double rounding_rho(const RoundingProblem& problem, const SumLayout& layout) {
+  if (problem.reduction == Reduction::reproducible) return lattice_rho(problem, layout);
   const std::int64_t ranks = provided_ranks(problem, layout);
   const double inside_unit = gamma(layout.microbatch, k_unit_single);
   const double inside = inside_unit * static_cast<double>(layout.microbatch);
@@ -100,7 +129,9 @@ ChosenLayout choose_layout(const RoundingProblem& problem, double tail_target) {
     throw UsageError("clipping norm " + format_double(problem.clipping_norm) + " is too large",
                      "a float32 sum of " + std::to_string(asked.max_draw) + " such contributions may overflow");
   }
+  if (asked.lattice_step > 0) check_lattice(problem, asked);
   for (const bool wide_wire : {false, true}) {
+    if (wide_wire && problem.reduction == Reduction::reproducible) break;
     const std::int64_t smallest = wide_wire ? 1 : std::min(largest, k_comfortable_microbatch);
     for (std::int64_t microbatch = largest; microbatch >= smallest; microbatch /= 2) {
       const SumLayout layout = layout_for(problem, microbatch, wide_wire, tail_target);
@@ -110,7 +141,8 @@ ChosenLayout choose_layout(const RoundingProblem& problem, double tail_target) {
   throw UsageError("no way of summing keeps rho at or below " + format_double(k_max_rho),
                    "clipping norm " + format_double(problem.clipping_norm) + ", draws of up to " +
                        std::to_string(asked.max_draw) + " examples",
-                   "use a smaller batch or a larger clipping norm");
+                   problem.reduction == Reduction::reproducible ? "use less noise a step, or --reduction fast"
+                                                                : "use a smaller batch or a larger clipping norm");
 }
 
 }  // namespace ripieno

@@ -33,6 +33,18 @@ namespace ripieno {
 // draws more than n_max] <= `tail` by Chernoff's bound and a union over blocks and steps, and a mechanism that is
 // (epsilon, delta)-private but for an event of that probability is (epsilon, delta + (1 + e^epsilon) tail)-private.
 
+// A reproducible sum keeps point 1, but ranks meet at block borders, and replaces 2 and 3: the float32 sum of a
+// microbatch is rounded to whole multiples of a step L, a power of two, which add up exactly in int64 in any order.
+// Only the microbatch of r is rounded differently in the two runs, by at most L/2 in each of P coordinates in each of
+// them: rho = 2 gamma_m(u) m + L sqrt(P) / C. The noise is whole multiples of L too: rounding the sum of an integer and
+// a Gaussian is rounding the Gaussian, so the release is the rounded output of a Gaussian mechanism.
+
+/// How the ranks' sums become one.
+enum class Reduction {
+  fast,          ///< floating point; the last bits depend on the number of ranks
+  reproducible,  ///< integers on a lattice; the same bits for any number of ranks and threads
+};
+
 /// What the rounding bound depends on.
 struct RoundingProblem {
   std::int64_t num_examples = 0;
@@ -41,6 +53,10 @@ struct RoundingProblem {
   double clipping_norm = 0;
   std::int64_t max_microbatch = 0;
   int world_size = 1;
+  Reduction reduction = Reduction::fast;
+  // For reproducible sums only:
+  double noise_multiplier = 0;
+  std::int64_t num_parameters = 0;
 };
 
 /// How sums are formed.
@@ -49,6 +65,7 @@ struct SumLayout {
   std::int64_t block_size = 0;  ///< microbatches are cut inside blocks of this many consecutive ids
   std::int64_t max_draw = 0;    ///< examples in one step's draw, but for `tail`
   bool wide_wire = false;       ///< sums travel and are released in float64
+  double lattice_step = 0;      ///< sums are whole multiples of it; 0: they are floating point
 
   friend bool operator==(const SumLayout&, const SumLayout&) = default;
 };
@@ -60,6 +77,10 @@ inline constexpr double k_max_rho = 0.01;
 [[nodiscard]] double rounding_rho(const RoundingProblem& problem, const SumLayout& layout);
 [[nodiscard]] double rounding_tail(const RoundingProblem& problem, const SumLayout& layout);
 
+/// The step of a reproducible sum's lattice: the power of two in (2^-23, 2^-22] of the standard deviation that exact
+/// sums would need, or of the clipping norm where there is no noise.
+[[nodiscard]] double lattice_step(double noise_multiplier, double clipping_norm);
+
 struct ChosenLayout {
   SumLayout layout;
   std::vector<std::string> notes;  ///< sentences that say where the choice departs from what was asked, and why
@@ -67,7 +88,8 @@ struct ChosenLayout {
 
 /// The layout with the largest microbatches, and for them the largest blocks, whose rho is at most `k_max_rho` and
 /// whose tail is at most `tail_target`. Smaller microbatches are tried first, down to 32; then the wide wire.
-/// UsageError where no layout will do, or where a float32 sum could overflow.
+/// UsageError where no layout will do, or where a sum could overflow. Reproducible sums have at least 64 blocks, where
+/// there are so many examples, so that they can be shared out to ranks.
 [[nodiscard]] ChosenLayout choose_layout(const RoundingProblem& problem, double tail_target);
 
 }  // namespace ripieno

@@ -192,18 +192,21 @@ void MpiCommunicator::exact_sum(std::span<std::int64_t> values) const {
 }
 
 void MpiCommunicator::exact_product(std::span<std::int64_t> values) const {
-  // No split of the factors would show an overflow, so every rank multiplies all of them.
-  const auto all = allgather(std::as_bytes(values));
-  std::ranges::fill(values, 1);
-  std::vector<std::int64_t> factors(values.size());
-  for (const auto& bytes : all) {
-    std::memcpy(factors.data(), bytes.data(), bytes.size());
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      if (__builtin_mul_overflow(values[i], factors[i], &values[i])) {
-        throw CommError("product over ranks of integer " + std::to_string(i) + " does not fit in 64 bits");
+  // No split of the factors would show an overflow, so every rank multiplies all of them, a piece at a time.
+  constexpr int k_piece = 1 << 16;
+  for_each_piece(values, std::min(k_piece, max_count_), [&](std::span<std::int64_t> piece, int /*count*/) {
+    const auto all = allgather(std::as_bytes(piece));
+    std::ranges::fill(piece, 1);
+    std::vector<std::int64_t> factors(piece.size());
+    for (const auto& bytes : all) {
+      std::memcpy(factors.data(), bytes.data(), bytes.size());
+      for (std::size_t i = 0; i < piece.size(); ++i) {
+        if (__builtin_mul_overflow(piece[i], factors[i], &piece[i])) {
+          throw CommError("a product over ranks of integers does not fit in 64 bits");
+        }
       }
     }
-  }
+  });
 }
 
 void MpiCommunicator::broadcast(std::span<std::byte> bytes, int root) const {

@@ -2,8 +2,6 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <map>
@@ -12,7 +10,9 @@
 #include <ripieno/accounting/base/text.hpp>
 #include <ripieno/framework/comm/operation.hpp>
 #include <ripieno/framework/core/flat.hpp>
+#include <ripieno/framework/distributed/agreement.hpp>
 #include <ripieno/framework/distributed/reduce.hpp>
+#include <ripieno/framework/distributed/tensors.hpp>
 
 namespace ripieno::distributed {
 namespace {
@@ -24,67 +24,20 @@ struct Summand {
   Extent extent;
 };
 
-/// Paths, shapes and dtypes of all leaves in 64 bits.
-std::uint64_t structure_hash(const PyTree& tree) {
-  Sha256 hash;
-  const std::vector<std::string> paths = tree.paths();
-  const std::vector<at::Tensor> leaves = tree.leaves();
-  for (std::size_t i = 0; i < leaves.size(); ++i) {
-    std::string leaf = paths[i] + '\n' + at::toString(leaves[i].scalar_type());
-    for (const std::int64_t extent : leaves[i].sizes()) leaf += ' ' + std::to_string(extent);
-    hash.update(leaf + '\n');
-  }
-  const auto digest = hash.finish();
-  std::uint64_t head = 0;
-  std::memcpy(&head, digest.data(), sizeof head);
-  return head;
+/// Paths, shapes and dtypes of all leaves in 128 bits.
+std::string structure_hash(const PyTree& tree) {
+  const auto digest = sha256(join(tree.paths()) + '\n' + detail::describe_tensors(tree.leaves()));
+  return to_hex(std::span(digest).first(16));
 }
 
 std::string description(const Summand& summand) {
   const auto leaves = summand.tree.leaves();
   const std::string dtype = leaves.empty() ? "no" : at::toString(leaves.front().scalar_type());
-  const std::uint64_t hash = structure_hash(summand.tree);
   return "max_norm " + format_double(summand.max_norm) + ", " + std::to_string(summand.tree.numel()) + " " + dtype +
-         " values in " + std::to_string(leaves.size()) + " leaves of structure " +
-         to_hex({reinterpret_cast<const std::uint8_t*>(&hash), sizeof hash}) + ", " +
+         " values in " + std::to_string(leaves.size()) + " leaves of structure " + structure_hash(summand.tree) + ", " +
          (summand.extent == Extent::local ? "a sum of this rank" : "a sum of all ranks");
 }
 
-/// Collective. "max_norm 1, … on ranks 0, 2; max_norm 2, … on rank 1"
-std::string all_descriptions(const Summand& summand, const Communicator& communicator) {
-  const std::string mine = description(summand);
-  std::map<std::string, std::vector<std::string>> ranks;
-  int rank = 0;
-  for (const auto& bytes : communicator.allgather(std::as_bytes(std::span(mine)))) {
-    ranks[std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size())].push_back(std::to_string(rank++));
-  }
-  std::vector<std::string> parts;
-  for (const auto& [text, who] : ranks)
-    parts.push_back(text + (who.size() == 1 ? " on rank " : " on ranks ") + join(who));
-  return join(parts, "; ");
-}
-
-/// Collective. The tensors are sent only when this has passed: sums of different lengths would hang or mix parameters.
-void check_agreement(const Summand& summand, const Communicator& communicator) {
-  const std::array<std::int64_t, 4> mine = {std::bit_cast<std::int64_t>(structure_hash(summand.tree)),
-                                            std::bit_cast<std::int64_t>(summand.max_norm), summand.tree.numel(),
-                                            static_cast<std::int64_t>(summand.extent)};
-  // max(v) and max(~v) = ~min(v) in one message.
-  std::array<std::int64_t, 8> extremes{};
-  for (std::size_t i = 0; i < mine.size(); ++i) {
-    extremes[i] = mine[i];
-    extremes[i + mine.size()] = ~mine[i];
-  }
-  communicator.allreduce_max(std::span<std::int64_t>(extremes));
-  for (std::size_t i = 0; i < mine.size(); ++i) {
-    if (extremes[i] != ~extremes[i + mine.size()]) {
-      throw UsageError("the ranks' gradient sums do not belong together", all_descriptions(summand, communicator),
-                       "use the same model and clipping norm on every rank");
-    }
-  }
-}
-
-/// Equal on all ranks once they agree, so all of them throw or none.
 void check_summable(const Summand& summand) {
   if (summand.extent == Extent::global) {
     throw UsageError("this gradient sum runs over all ranks already",
@@ -111,10 +64,14 @@ void allreduce_sum_(const at::Tensor& flat, const Communicator& communicator) {
   if (!flat.is_cpu()) flat.copy_(host);
 }
 
-/// Collective. All checks, equally on every rank.
+/// Collective. All checks, equally on every rank. The tensors are sent only when this has passed: sums of different
+/// lengths would hang or mix parameters.
 void check(const Summand& summand, const Communicator& communicator) {
-  if (communicator.size() > 1) check_agreement(summand, communicator);
-  check_summable(summand);
+  agree(communicator, "the ranks' gradient sums do not belong together",
+        "use the same model and clipping norm on every rank", [&] {
+          check_summable(summand);
+          return description(summand);
+        });
 }
 
 /// Collective. The sum of trees that have passed `check`; `in_place` lets it overwrite the summand.

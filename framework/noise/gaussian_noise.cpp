@@ -23,7 +23,7 @@ struct Range {
 constexpr Range k_float_range = {.least = 1e-30, .greatest = 1e36};
 constexpr Range k_double_range = {.least = 1e-290, .greatest = 1e300};
 
-// Double deviates made at once, to be added while they are in the cache.
+// Deviates made at once, to be added while they are in the cache.
 constexpr std::size_t k_block = 65536;
 
 void check_options(const GaussianNoiseOptions& options) {
@@ -65,14 +65,21 @@ void check_leaf(const at::Tensor& leaf, const std::string& path, double stddev) 
   }
 }
 
-void add_double_normal(std::span<double> inout, const GaussianNoiseOptions& options, std::uint64_t step,
-                       std::uint64_t position, double stddev) {
-  std::vector<double> noise(std::min(k_block, inout.size()));
+/// inout[i] += the deviate at position + i, made as a Deviate.
+template <class Deviate, class T>
+void add_in_blocks(std::span<T> inout, const GaussianNoiseOptions& options, std::uint64_t step, std::uint64_t position,
+                   double stddev) {
+  std::vector<Deviate> noise(std::min(k_block, inout.size()));
   for (std::size_t begin = 0; begin < inout.size(); begin += k_block) {
     const std::size_t size = std::min(k_block, inout.size() - begin);
     fill_normal(std::span(noise).first(size), *options.key, step, position + begin, stddev, options.threads);
     for (std::size_t i = 0; i < size; ++i) inout[begin + i] += noise[i];
   }
+}
+
+void check_flat(const at::Tensor& flat) {
+  if (flat.dim() == 1 && flat.is_contiguous()) return;
+  throw UsageError("noise in place takes a contiguous tensor of one dimension", {}, "flatten the tree first");
 }
 
 // leaf: contiguous; element 0 takes the deviate at `position`.
@@ -82,7 +89,7 @@ void add_noise_(const at::Tensor& leaf, const GaussianNoiseOptions& options, std
   if (leaf.scalar_type() == at::kFloat) {
     add_normal(std::span(leaf.mutable_data_ptr<float>(), size), *options.key, step, position, stddev, options.threads);
   } else {
-    add_double_normal(std::span(leaf.mutable_data_ptr<double>(), size), options, step, position, stddev);
+    add_in_blocks<double>(std::span(leaf.mutable_data_ptr<double>(), size), options, step, position, stddev);
   }
 }
 
@@ -109,17 +116,33 @@ std::pair<Noised<PyTree>, GaussianNoiseState> GaussianNoise::operator()(const Cl
   }
   return {Noised<PyTree>(clipped.tree().with_leaves(leaves), clipped.max_norm(), deviation, key_fingerprint(),
                          clipped.extent()),
-          GaussianNoiseState{.step = state.step + 1}};
+          GaussianNoiseState{.step = state.step + 1, .key_fingerprint = key_fingerprint()}};
 }
 
-double GaussianNoise::apply_(const at::Tensor& flat, double max_norm, std::int64_t step) const {
-  if (flat.dim() != 1 || !flat.is_contiguous()) {
-    throw UsageError("noise in place takes a contiguous tensor of one dimension", {}, "flatten the tree first");
-  }
+double GaussianNoise::apply_(const at::Tensor& flat, double max_norm, std::int64_t step, std::int64_t position) const {
+  check_flat(flat);
   const double deviation = stddev(max_norm);
   check_leaf(flat, "", deviation);
   authorise(step);
-  if (deviation > 0) add_noise_(flat, options_, static_cast<std::uint64_t>(step), 0, deviation);
+  if (deviation > 0) {
+    add_noise_(flat, options_, static_cast<std::uint64_t>(step), static_cast<std::uint64_t>(position), deviation);
+  }
+  return deviation;
+}
+
+double GaussianNoise::apply_on_lattice_(const at::Tensor& units, double lattice_step, double max_norm,
+                                        std::int64_t step, std::int64_t position) const {
+  check_flat(units);
+  if (units.scalar_type() != at::kLong || !units.device().is_cpu()) {
+    throw UsageError("noise on a lattice takes int64 on the CPU, not " + units.toString());
+  }
+  const double deviation = stddev(max_norm);
+  authorise(step);
+  if (deviation > 0) {
+    const std::span values(units.mutable_data_ptr<std::int64_t>(), static_cast<std::size_t>(units.numel()));
+    add_in_blocks<std::int32_t>(values, options_, static_cast<std::uint64_t>(step),
+                                static_cast<std::uint64_t>(position), deviation / lattice_step);
+  }
   return deviation;
 }
 
@@ -158,7 +181,9 @@ void GaussianNoise::authorise(std::int64_t step) const {
 }
 
 std::pair<GaussianNoise, GaussianNoiseState> gaussian_noise(GaussianNoiseOptions options) {
-  return {GaussianNoise(std::move(options)), GaussianNoiseState{}};
+  GaussianNoise noise(std::move(options));
+  const GaussianNoiseState state{.step = 0, .key_fingerprint = noise.key_fingerprint()};
+  return {std::move(noise), state};
 }
 
 }  // namespace ripieno

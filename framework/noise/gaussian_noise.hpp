@@ -41,6 +41,8 @@ struct GaussianNoiseOptions {
 /// sums reveals their difference.
 struct GaussianNoiseState {
   std::int64_t step = 0;
+  /// Of the key that has made the noise so far; 0 before the first step of a state that `gaussian_noise` did not make.
+  std::uint64_t key_fingerprint = 0;
   friend bool operator==(const GaussianNoiseState&, const GaussianNoiseState&) = default;
 };
 
@@ -72,8 +74,15 @@ class GaussianNoise {
   /// caller vouches for what the carrier would: `flat` is a clipped sum with that bound, over the ranks that the scope
   /// says.
   ///
-  /// flat: contiguous float32 or float64 [numel] on the CPU. Throws as the call above. Not collective.
-  double apply_(const at::Tensor& flat, double max_norm, std::int64_t step) const;
+  /// flat: contiguous float32 or float64 [numel] on the CPU; its first element takes the deviate at `position`, so that
+  /// a sum may be noised part by part. Throws as the call above. Not collective.
+  double apply_(const at::Tensor& flat, double max_norm, std::int64_t step, std::int64_t position = 0) const;
+
+  /// The same for a sum of whole multiples of `lattice_step`, given in these: each deviate is rounded to a whole number
+  /// of steps, so that the result is the rounded output of a Gaussian mechanism, exactly. units: int64. The standard
+  /// deviation may be 2^27 steps at most.
+  double apply_on_lattice_(const at::Tensor& units, double lattice_step, double max_norm, std::int64_t step,
+                           std::int64_t position = 0) const;
 
   /// Standard deviation of the noise for contributions bounded by `max_norm`.
   [[nodiscard]] double stddev(double max_norm) const;

@@ -43,6 +43,7 @@ struct TrainConfig {
   std::int64_t reserve_steps = 0;
   double clipping_norm = 0;
   std::optional<std::uint64_t> insecure_seed;
+  std::string noise_from = "every-rank";
   // optimizer
   double lr = 0;
   double momentum = 0;
@@ -57,6 +58,8 @@ struct TrainConfig {
   bool allow_singleton = false;
   double collective_timeout_s = 300;
   bool check_collectives = false;
+  std::string reduction = "fast";
+  double bucket_mb = 0;
   // run
   std::filesystem::path out;
   std::string resume = "auto";

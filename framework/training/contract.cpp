@@ -1,6 +1,9 @@
+#include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
 #include <array>
+#include <cmath>
+#include <ripieno/accounting/base/error.hpp>
 #include <ripieno/framework/core/flat.hpp>
 #include <ripieno/framework/training/contract.hpp>
 
@@ -13,8 +16,56 @@ ClippedSum clipped_sum(ClippingEngine& engine, const LossFn& loss, const Privacy
   return clipped_sum(engine, loss, params, std::array{batch.x, batch.y}, plan.microbatch_cuts(batch.ids), options);
 }
 
+namespace {
+
+/// units[i] += values[i] / step, rounded to the nearest integer. `step` is a power of two, so that the quotient is
+/// exact.
+template <class T>
+void add_rounded(std::span<std::int64_t> units, const T* values, double step) {
+  const double per_step = 1 / step;
+  for (std::size_t i = 0; i < units.size(); ++i) units[i] += std::llrint(static_cast<double>(values[i]) * per_step);
+}
+
+/// Examples [begin, end) in tensors of their own: kernels may compute other bits from memory that is aligned in another
+/// way, as a slice of another rank's batch would be.
+Batch sliced(const Batch& batch, std::int64_t begin, std::int64_t end) {
+  return {.x = batch.x.narrow(0, begin, end - begin).clone(at::MemoryFormat::Contiguous),
+          .y = batch.y.narrow(0, begin, end - begin).clone(at::MemoryFormat::Contiguous),
+          .ids = {batch.ids.begin() + begin, batch.ids.begin() + end},
+          .step = batch.step};
+}
+
+void add_counts(const ClippedSum& part, ClippedSum& sum) {
+  sum.batch_size += part.batch_size;
+  sum.num_clipped += part.num_clipped;
+  sum.num_non_finite += part.num_non_finite;
+  sum.loss_sum += part.loss_sum;
+}
+
+}  // namespace
+
+ClippedSum lattice_sum(ClippingEngine& engine, const LossFn& loss, const PrivacyPlan& plan, const PyTree& params,
+                       const Batch& batch) {
+  ClippedSum sum;
+  sum.flat = at::zeros({params.numel()}, at::kLong);
+  const std::span units(sum.flat.mutable_data_ptr<std::int64_t>(), static_cast<std::size_t>(sum.flat.numel()));
+  const std::vector<std::int64_t> cuts = plan.microbatch_cuts(batch.ids);
+  for (std::size_t k = 0; k + 1 < cuts.size(); ++k) {
+    const ClippedSum part = clipped_sum(engine, loss, plan, params, sliced(batch, cuts[k], cuts[k + 1]));
+    add_counts(part, sum);
+    AT_DISPATCH_FLOATING_TYPES(part.flat.scalar_type(), "lattice_sum",
+                               [&] { add_rounded(units, part.flat.const_data_ptr<scalar_t>(), plan.lattice_step()); });
+  }
+  return sum;
+}
+
 PlannedGradFn::PlannedGradFn(LossFn loss, const PrivacyPlan& plan, EngineKind engine)
-    : loss_(std::move(loss)), plan_(plan), engine_(make_engine(engine)) {}
+    : loss_(std::move(loss)), plan_(plan), engine_(make_engine(engine)) {
+  if (plan.reproducible()) {
+    throw UsageError("a plan with reproducible sums cannot make floating point ones", {},
+                     "call lattice_sum, or plan for Reduction::fast");
+  }
+}
 
 std::pair<Clipped<PyTree>, FixedClipState> PlannedGradFn::operator()(const PyTree& params, const Batch& batch,
                                                                      FixedClipState state) const {
@@ -23,12 +74,12 @@ std::pair<Clipped<PyTree>, FixedClipState> PlannedGradFn::operator()(const PyTre
 }
 
 std::pair<GaussianNoise, GaussianNoiseState> gaussian_noise(const PrivacyPlan& plan, const Ledger& ledger,
-                                                            const Key& key) {
+                                                            const Key& key, int threads) {
   return gaussian_noise({.noise_multiplier = plan.noise_multiplier(),
                          .key = key,
                          .rho = plan.rho(),
                          .guard = [&ledger](std::int64_t step) { ledger.require_recorded(step); },
-                         .threads = at::get_num_threads(),
+                         .threads = threads > 0 ? threads : at::get_num_threads(),
                          .world_size = plan.world_size()});
 }
 

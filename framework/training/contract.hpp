@@ -17,10 +17,17 @@ namespace ripieno {
 [[nodiscard]] ClippedSum clipped_sum(ClippingEngine& engine, const LossFn& loss, const PrivacyPlan& plan,
                                      const PyTree& params, const Batch& batch);
 
+/// The same for a reproducible plan: `flat` is int64, in whole multiples of plan.lattice_step(). Each microbatch is
+/// computed from tensors of its own and rounded to the lattice, so that its part is the same on any number of ranks;
+/// the bits hold for any number of threads where ATen runs on one (at::set_num_threads(1)).
+[[nodiscard]] ClippedSum lattice_sum(ClippingEngine& engine, const LossFn& loss, const PrivacyPlan& plan,
+                                     const PyTree& params, const Batch& batch);
+
 /// grad_fn(params, batch, state) -> {Clipped<PyTree>, next state}: what `clipped_grad(loss, plan)` returns. The sum is
 /// not normalised; divide the noised one by plan.expected_batch().
 class PlannedGradFn {
  public:
+  /// UsageError for a reproducible plan, whose sums are no floating point tensors: `lattice_sum` makes those.
   PlannedGradFn(LossFn loss, const PrivacyPlan& plan, EngineKind engine);
 
   [[nodiscard]] std::pair<Clipped<PyTree>, FixedClipState> operator()(const PyTree& params, const Batch& batch,
@@ -49,9 +56,9 @@ requires std::is_invocable_r_v<at::Tensor, const Loss&, const PyTree&, const at:
 }
 
 /// auto [noise_fn, noise_state] = gaussian_noise(plan, ledger, noise_key): the plan's noise, scaled to
-/// clipping_norm (1 + rho). Refuses a step that `ledger` has not recorded (PrivacyError). `ledger` must outlive the
-/// result.
+/// clipping_norm (1 + rho), made on `threads` threads, or ATen's number of them for 0. Refuses a step that `ledger` has
+/// not recorded (PrivacyError). `ledger` must outlive the result.
 [[nodiscard]] std::pair<GaussianNoise, GaussianNoiseState> gaussian_noise(const PrivacyPlan& plan, const Ledger& ledger,
-                                                                          const Key& key);
+                                                                          const Key& key, int threads = 0);
 
 }  // namespace ripieno

@@ -97,7 +97,8 @@ RunInputs open_inputs(const TrainConfig& config, const ModelFactory& make_model)
   return inputs;
 }
 
-PrivacyPlan make_plan(const TrainConfig& config, const io::ShardSet& train, int world_size) {
+PrivacyPlan make_plan(const TrainConfig& config, const RunInputs& inputs, int world_size) {
+  const io::ShardSet& train = *inputs.train;
   if (config.noise_multiplier.has_value() == config.target_epsilon.has_value()) {
     throw UsageError("the amount of noise is not clear",
                      "exactly one of --noise-multiplier and --target-epsilon must be given");
@@ -111,6 +112,8 @@ PrivacyPlan make_plan(const TrainConfig& config, const io::ShardSet& train, int 
                       .delta = config.delta,
                       .max_microbatch = config.microbatch,
                       .world_size = world_size,
+                      .reduction = config.reduction == "reproducible" ? Reduction::reproducible : Reduction::fast,
+                      .num_parameters = inputs.model.params.numel(),
                       .secure_seed = !config.insecure_seed.has_value()};
   options.steps = planned_steps(config, config.expected_batch / static_cast<double>(train.num_examples()));
   if (config.target_epsilon) options.noise_multiplier = calibrate_plan(options, *config.target_epsilon);

@@ -33,10 +33,10 @@ struct RunInputs {
 /// a model that does not fit.
 [[nodiscard]] RunInputs open_inputs(const TrainConfig& config, const ModelFactory& make_model);
 
-/// The privacy plan that the configuration asks for over this data; calibrates the noise when a target epsilon is
-/// given. A pure function, so every rank gets the same plan. UsageError for contradictory options or an epsilon out of
-/// reach.
-[[nodiscard]] PrivacyPlan make_plan(const TrainConfig& config, const io::ShardSet& train, int world_size);
+/// The privacy plan that the configuration asks for over this data and model; calibrates the noise when a target
+/// epsilon is given. A pure function, so every rank gets the same plan. UsageError for contradictory options or an
+/// epsilon out of reach.
+[[nodiscard]] PrivacyPlan make_plan(const TrainConfig& config, const RunInputs& inputs, int world_size);
 
 /// Makes OUT, or checks that it is empty of other runs. For rank 0. PrivacyError when it holds a ledger, whose privacy
 /// is spent, or checkpoints of a run whose ledger is gone; DataError when it holds other results.

@@ -52,6 +52,17 @@ std::string RunReports::epsilon_note(std::int64_t records) const {
   return odometer_ ? "epsilon " + format_rounded_up(odometer_->epsilon(records), 3) : std::string();
 }
 
+void RunReports::performance(const PerfState& perf, const OverlapTimes& rank0) {
+  if (!writes_) return;
+  operator_log_.write({{"measured_steps", perf.num_steps},
+                       {"step_seconds_mean", perf.average_step_time_s()},
+                       {"examples_per_second", perf.average_samples_per_second()},
+                       {"peak_memory_bytes", perf.peak_memory_bytes},
+                       {"sum_seconds_rank0", rank0.sum_s},
+                       {"noise_seconds_rank0", rank0.noise_s},
+                       {"hidden_fraction_rank0", rank0.hidden_fraction()}});
+}
+
 void RunReports::finish(const TrainingState& state, const RunInputs& inputs,
                         const std::optional<Evaluation>& evaluation) {
   if (!writes_) return;
@@ -117,6 +128,10 @@ void log_start(const Runtime& runtime, const PrivacyPlan& plan, const Model& mod
   log::info("noise multiplier " + format_double(plan.noise_multiplier()) + ", clipping norm " +
             format_double(plan.clipping_norm()) + ", rho " + format_double(plan.rho()) + ", microbatches of at most " +
             std::to_string(plan.microbatch()));
+  if (plan.reproducible()) {
+    log::info("sums are whole multiples of " + format_double(plan.lattice_step()) +
+              ", the same bits on any number of ranks and threads");
+  }
   for (const std::string& note : plan.notes()) log::info(note);
 }
 

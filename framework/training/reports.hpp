@@ -4,6 +4,7 @@
 #include <optional>
 #include <ripieno/accounting/ledger/plan.hpp>
 #include <ripieno/framework/comm/runtime.hpp>
+#include <ripieno/framework/profiling/perf_state.hpp>
 #include <ripieno/framework/training/config.hpp>
 #include <ripieno/framework/training/evaluate.hpp>
 #include <ripieno/framework/training/inputs.hpp>
@@ -25,6 +26,8 @@ class RunReports {
   void step_done(std::int64_t steps, std::int64_t records, const PrivateStatistics& statistics);
   /// Epsilon, for people, when the ledger holds `records` step records.
   [[nodiscard]] std::string epsilon_note(std::int64_t records) const;
+  /// At the end: where the time went, to the operator log.
+  void performance(const PerfState& perf, const OverlapTimes& rank0);
   /// Writes model.h5, model.pt and result.json and prints accuracy and epsilon. An evaluation that is not public goes
   /// to the operator log. Epsilon is what the ledger file says, as `ripieno-privacy analyze` computes it.
   void finish(const TrainingState& state, const RunInputs& inputs, const std::optional<Evaluation>& evaluation);

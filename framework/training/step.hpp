@@ -11,6 +11,7 @@
 #include <ripieno/framework/optim/sgd.hpp>
 #include <ripieno/framework/sampling/batch.hpp>
 #include <ripieno/framework/training/ledger.hpp>
+#include <ripieno/framework/training/release.hpp>
 
 namespace ripieno {
 
@@ -52,6 +53,7 @@ struct StepParts {
   std::shared_ptr<ClippingEngine> engine;
   GaussianNoise noise;
   optim::Sgd optimizer;
+  ReleaseOptions release = {};
 };
 
 /// Collective. One differentially private step: records it, sums the clipped gradients of the draw, adds noise and

@@ -63,6 +63,8 @@ void add_privacy(cli::Options& options, TrainConfig& config) {
            "budget for K more steps, which those lost in a crash may use up")
       .add("clipping-norm", config.clipping_norm, "C", "bound on the L2 norm of one example's gradient")
       .required()
+      .add_choice("noise-from", config.noise_from, {"every-rank", "rank0"},
+                  "every rank makes the same noise, or rank 0 makes it and broadcasts the noised sum")
       .add("insecure-seed", config.insecure_seed, "N",
            "for tests: fixes draws and noise, so that the run is NOT PRIVATE");
 }
@@ -83,6 +85,10 @@ void add_training(cli::Options& options, TrainConfig& config, std::string& check
       .add("threads", config.threads, "N", "threads a rank; 0 shares the host's cores among its ranks");
   options.group("communication")
       .add("allow-singleton", config.allow_singleton, "", "run as one process where the launcher started several")
+      .add_choice("reduction", config.reduction, {"fast", "reproducible"},
+                  "floating point sums, or integer ones with the same bits on any number of ranks and threads")
+      .add("bucket-mb", config.bucket_mb, "MB",
+           "send gradients in buckets of so many megabytes, and add noise to one while the next travels; 0: at once")
       .add("collective-timeout", config.collective_timeout_s, "S",
            "seconds after which a collective that has not ended stops the job and names who is missing")
       .add("check-collectives", config.check_collectives, "",
@@ -149,6 +155,9 @@ bool parse_train_options(std::span<const std::string> arguments, TrainConfig& co
   if (!options.parse(arguments)) return false;
   if (!(config.collective_timeout_s > 0)) {
     throw UsageError("--collective-timeout is " + format_double(config.collective_timeout_s), "must be positive");
+  }
+  if (!(config.bucket_mb >= 0 && config.bucket_mb < 1e6)) {
+    throw UsageError("--bucket-mb is " + format_double(config.bucket_mb), "must be from 0 to a million");
   }
   config.checkpoint_every = parse_period(checkpoint_every);
   config.model_args = key_values(model_arguments);

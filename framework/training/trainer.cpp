@@ -6,6 +6,7 @@
 #include <ripieno/accounting/base/log.hpp>
 #include <ripieno/accounting/base/text.hpp>
 #include <ripieno/framework/clipping/engine_choice.hpp>
+#include <ripieno/framework/profiling/perf_state.hpp>
 #include <ripieno/framework/sampling/data_loader.hpp>
 #include <ripieno/framework/sampling/poisson.hpp>
 #include <ripieno/framework/sampling/shard_dataset.hpp>
@@ -79,6 +80,28 @@ void require_same_model(const Communicator& communicator, const Model& model) {
   });
 }
 
+/// What the options of a run say about sums and noise, and the thread that they may need.
+class Release {
+ public:
+  Release(const TrainConfig& config, const PrivacyPlan& plan, int world_size) {
+    options_.noise_from_rank0 = config.noise_from == "rank0" && world_size > 1;
+    options_.times = &times_;
+    if (config.bucket_mb <= 0 || world_size == 1) return;
+    const double value_bytes = plan.reproducible() || plan.wide_wire() ? 8 : 4;
+    // Noise is fastest from multiples of 128 positions on.
+    options_.bucket_size = std::max<std::int64_t>(1, std::llround(config.bucket_mb * 1e6 / value_bytes / 128)) * 128;
+    options_.thread = &thread_.emplace();
+  }
+
+  [[nodiscard]] const ReleaseOptions& options() const { return options_; }
+  [[nodiscard]] const OverlapTimes& times() const { return times_; }
+
+ private:
+  OverlapTimes times_;
+  std::optional<CollectiveThread> thread_;
+  ReleaseOptions options_;
+};
+
 }  // namespace
 
 ExitCode train(const Runtime& runtime, const TrainConfig& config, const ModelFactory& make_model) {
@@ -92,8 +115,9 @@ ExitCode train(const Runtime& runtime, const TrainConfig& config, const ModelFac
   std::optional<PrivacyPlan> planned;
   collectively(communicator, [&] {
     inputs = open_inputs(config, make_model);
-    shard = local_shard(std::make_shared<ShardDataset>(inputs.train), runtime.rank(), runtime.world_size());
-    planned.emplace(make_plan(config, *inputs.train, runtime.world_size()));
+    planned.emplace(make_plan(config, inputs, runtime.world_size()));
+    shard = local_shard(std::make_shared<ShardDataset>(inputs.train), runtime.rank(), runtime.world_size(),
+                        planned->reproducible() ? planned->block_size() : 1);
   });
   const PrivacyPlan& plan = *planned;
   require_same_model(communicator, inputs.model);
@@ -103,6 +127,9 @@ ExitCode train(const Runtime& runtime, const TrainConfig& config, const ModelFac
     });
     return ExitCode::ok;
   }
+  const int noise_threads = at::get_num_threads();
+  // The bits of matrix products depend on the number of threads.
+  if (plan.reproducible()) at::set_num_threads(1);
   const optim::Sgd optimizer =
       optim::sgd({.lr = config.lr, .momentum = config.momentum, .weight_decay = config.weight_decay});
   const std::string setup = setup_of(config, inputs);
@@ -116,13 +143,16 @@ ExitCode train(const Runtime& runtime, const TrainConfig& config, const ModelFac
               *inputs.initial_ledger_head + "; if the same people are in it, analyse both ledgers together");
   }
 
+  Release release(config, plan, runtime.world_size());
+  PerfState perf;
   StepParts parts{.communicator = communicator,
                   .plan = plan,
                   .ledger = ledger,
                   .loss = loss_of(inputs),
                   .engine = make_engine(engine_kind(config.engine), limits_of(config)),
-                  .noise = gaussian_noise(plan, ledger, keys.noise).first,
-                  .optimizer = optimizer};
+                  .noise = gaussian_noise(plan, ledger, keys.noise, noise_threads).first,
+                  .optimizer = optimizer,
+                  .release = release.options()};
   DataLoader loader(shard, PoissonSampler(shard, plan, keys.sampling),
                     {.first_step = state.step(), .transform = inputs.model.feature_map});
   TimeLimit time_limit;
@@ -132,8 +162,15 @@ ExitCode train(const Runtime& runtime, const TrainConfig& config, const ModelFac
     const bool out_of_time = speaks && time_limit.ends_soon(saver.longest_write_s());
     const StepRequest asked{.stop = SignalWatch::stop_asked() || out_of_time,
                             .checkpoint = SignalWatch::take_checkpoint_asked() || saver.due(state.step() + 1)};
-    const auto [statistics, request] = train_step(
-        parts, state, [&] { return loader.next(); }, asked);
+    const StepPerfTimer timer = step_perf();
+    std::int64_t local_batch = 0;
+    const auto next_batch = [&] {
+      Batch batch = loader.next();
+      local_batch = static_cast<std::int64_t>(batch.ids.size());
+      return batch;
+    };
+    const auto [statistics, request] = train_step(parts, state, next_batch, asked);
+    perf.add(timer.finish(local_batch));
     reports.step_done(state.step(), ledger.records(), statistics);
     if (progress.due()) progress.update(state.step(), reports.epsilon_note(ledger.records()));
     if (request.stop || request.checkpoint) {
@@ -148,6 +185,7 @@ ExitCode train(const Runtime& runtime, const TrainConfig& config, const ModelFac
     }
   }
   if (speaks) progress.finish(reports.epsilon_note(ledger.records()));
+  if (config.operator_log) reports.performance(sync_state(perf, communicator), release.times());
 
   std::optional<Evaluation> evaluation;
   if (inputs.eval && (inputs.eval_is_public || config.operator_log)) {

@@ -199,6 +199,22 @@ TEST_F(TrainTest, Invariant_P10_AKilledRankStopsTheOthersAndTheLedgerHoldsEveryU
   EXPECT_GE(records(out("a") + "/ledger.jsonl"), updates);
 }
 
+TEST_F(TrainTest, Invariant_P10_AStoppedRankIsNamedWithStepAndStopsAllWithinTheDeadline) {
+  const std::string data = dataset("train", 500);
+  const Outcome stopped =
+      run("bash -c '" + mpiexec(4) + train() + "--data " + data +
+          small({{"operator-log", ""}, {"steps", "100000"}, {"collective-timeout", "3"}}) + " --out " + out("a") +
+          " & job=$!; for i in $(seq 300); do [ -s " + out("a") +
+          "/operator.jsonl ] && break; sleep 0.1; done; start=$(date +%s); pkill -STOP -n -f -- \"--out " + out("a") +
+          "\"; wait $job; code=$?; echo ended after $(( $(date +%s) - start )) s; exit $code'");
+  EXPECT_EQ(stopped.code, static_cast<int>(ExitCode::communication)) << stopped.output;
+  EXPECT_THAT(stopped.output, ::testing::ContainsRegex("error: MPI_Allreduce has not ended after 3 s \\(rank [1-3] on "
+                                                       "[^ ]+ is stopped\\);.*step [0-9]+, train_step"));
+  const std::size_t at = stopped.output.find("ended after ");
+  ASSERT_NE(at, std::string::npos) << stopped.output;
+  EXPECT_LT(std::stoi(stopped.output.substr(at + 12)), 3 + 10);
+}
+
 TEST_F(TrainTest, Invariant_P10_AnErrorOnOneRankIsToldOnceAndStopsAll) {
   // The last example belongs to the last rank, and its label is seen only when it is drawn.
   const std::string data = dataset("train", 100, false, [](auto&, std::vector<std::int64_t>& y) { y.back() = 7; });

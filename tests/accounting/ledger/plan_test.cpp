@@ -51,6 +51,62 @@ TEST(PrivacyPlan, ReadsBackFromJsonBitForBit) {
   EXPECT_FALSE(back.secure_seed());
 }
 
+PlanOptions reproducible_options() {
+  PlanOptions options = mnist_options();
+  options.reduction = Reduction::reproducible;
+  options.num_parameters = 26010;
+  return options;
+}
+
+TEST(PrivacyPlan, AReproduciblePlanIsTheSameContractForEveryWorldSize) {
+  PlanOptions options = reproducible_options();
+  const PrivacyPlan plan(options);
+  for (const int world_size : {1, 2, 3, 8, 4096}) {
+    options.world_size = world_size;
+    EXPECT_EQ(PrivacyPlan(options), plan);
+    EXPECT_EQ(PrivacyPlan(options).noise_stddev(), plan.noise_stddev());
+    EXPECT_EQ(PrivacyPlan(options).world_size(), world_size);
+  }
+  EXPECT_NE(plan, PrivacyPlan(mnist_options()));
+  EXPECT_EQ(plan_differences(PrivacyPlan(mnist_options()), plan).size(), 1U);
+  EXPECT_EQ(plan_differences(plan, PrivacyPlan(mnist_options())).size(), 2U);
+}
+
+TEST(PrivacyPlan, AReproduciblePlanReadsBackFromJsonAndItsRhoIsChecked) {
+  const PrivacyPlan plan(reproducible_options());
+  const PrivacyPlan back = PrivacyPlan::from_json(Json::parse(plan.to_json().dump()));
+  EXPECT_EQ(back, plan);
+  EXPECT_TRUE(back.reproducible());
+  EXPECT_EQ(back.lattice_step(), plan.lattice_step());
+  EXPECT_EQ(back.to_json().dump(), plan.to_json().dump());
+  Json json = plan.to_json();
+  json["rounding"]["lattice_step"] = 2 * plan.lattice_step();  // rounds more than rho says
+  EXPECT_THROW((void)PrivacyPlan::from_json(json), DataError);
+  json = plan.to_json();
+  json["rounding"].erase("lattice_step");
+  EXPECT_THROW((void)PrivacyPlan::from_json(json), DataError);
+  json = plan.to_json();
+  json.erase("reduction");
+  EXPECT_THROW((void)PrivacyPlan::from_json(json), DataError);
+}
+
+TEST(PrivacyPlan, AReproduciblePlanCutsTheIdsIntoAtLeast64BlocksAndItsStepSuitsTheNoise) {
+  PlanOptions options = reproducible_options();
+  for (const double noise_multiplier : {0.3, 1.0, 1.1, 20.0}) {
+    options.noise_multiplier = noise_multiplier;
+    const PrivacyPlan plan(options);
+    EXPECT_LE(plan.block_size() * 64, plan.num_examples());
+    EXPECT_EQ(std::exp2(std::round(std::log2(plan.lattice_step()))), plan.lattice_step());
+    EXPECT_GE(plan.lattice_step(), plan.noise_stddev() * 0x1p-24);
+    EXPECT_LE(plan.lattice_step(), plan.noise_stddev() * 0x1p-20);
+  }
+  options.num_parameters = 0;
+  EXPECT_THROW(PrivacyPlan{options}, UsageError);
+  options.num_parameters = 26010;
+  options.noise_multiplier = 1e-12;
+  EXPECT_THROW(PrivacyPlan{options}, UsageError) << "sums of so small steps may overflow";
+}
+
 TEST(PrivacyPlan, Invariant_P12_EveryTermOfTheContractChangesTheHash) {
   const std::string hash = PrivacyPlan(mnist_options()).hash();
   EXPECT_EQ(hash.size(), 64);

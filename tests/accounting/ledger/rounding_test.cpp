@@ -114,6 +114,46 @@ TEST(Rounding, RhoIsTheSumOfItsThreeParts) {
   EXPECT_NEAR(rounding_rho(problem, wide), 2 * (100 * 100 * u + 65537 * 0x1p-53 * 1000), 2e-8);
 }
 
+TEST(Rounding, RhoOfALatticeIsThatOfOneMicrobatchAndItsRounding) {
+  const RoundingProblem problem{.num_examples = 1000,
+                                .sample_rate = 1,
+                                .steps = 1,
+                                .clipping_norm = 2,
+                                .max_microbatch = 10,
+                                .world_size = 4,
+                                .reduction = Reduction::reproducible,
+                                .noise_multiplier = 1,
+                                .num_parameters = 10'000};
+  const SumLayout layout{
+      .microbatch = 10, .block_size = 10, .max_draw = 1000, .wide_wire = false, .lattice_step = 0x1p-21};
+  EXPECT_NEAR(rounding_rho(problem, layout), 2 * 100 * 0x1p-24 + 0x1p-21 * 100 / 2, 1e-9);
+  EXPECT_EQ(lattice_step(1, 2), 0x1p-21);
+  EXPECT_EQ(lattice_step(0, 2), 0x1p-21);
+  EXPECT_EQ(lattice_step(1.5, 0.5), 0x1p-23);
+}
+
+// The worst case: every coordinate lies just below half a step without the record, which lifts it just above the next.
+TEST(Rounding, RhoOfALatticeIsReachedByARecordThatTipsEveryCoordinate) {
+  constexpr std::int64_t k_parameters = 4096;
+  const double step = 0x1p-22;
+  const double without = step * (0.5 - 1e-4), record = step * (65535 + 2e-4);
+  const double moved = (std::nearbyint((without + record) / step) - std::nearbyint(without / step)) * step;
+  const double norm = std::sqrt(k_parameters) * record, moved_norm = std::sqrt(k_parameters) * moved;
+  const RoundingProblem problem{.num_examples = 64,
+                                .sample_rate = 1,
+                                .steps = 1,
+                                .clipping_norm = norm,
+                                .max_microbatch = 1,
+                                .world_size = 1,
+                                .reduction = Reduction::reproducible,
+                                .noise_multiplier = 1,
+                                .num_parameters = k_parameters};
+  const SumLayout layout{.microbatch = 1, .block_size = 1, .max_draw = 64, .wide_wire = false, .lattice_step = step};
+  const double rho = rounding_rho(problem, layout);
+  EXPECT_LE(moved_norm, norm * (1 + rho));
+  EXPECT_GT(moved_norm, norm * (1 + 0.98 * rho));
+}
+
 TEST(Rounding, BlocksAreAsLargeAsTheTailAllows) {
   const RoundingProblem problem{.num_examples = 60000,
                                 .sample_rate = 256.0 / 60000,

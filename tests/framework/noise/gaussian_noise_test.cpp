@@ -120,7 +120,7 @@ TEST(GaussianNoise, Invariant_P4_EachStepAndKeyHasNoiseOfItsOwn) {
 
 TEST(GaussianNoise, CountsItsStepsInTheState) {
   auto [noise, state] = gaussian_noise({.noise_multiplier = 1, .key = key(7)});
-  EXPECT_EQ(state, GaussianNoiseState{});
+  EXPECT_EQ(state, (GaussianNoiseState{.step = 0, .key_fingerprint = ripieno::fingerprint(key(7))}));
   const auto [first, after_first] = noise(clipped(at::zeros({64})), state);
   EXPECT_EQ(after_first.step, 1);
   const auto [second, after_second] = noise(clipped(at::zeros({64})), after_first);
@@ -205,6 +205,35 @@ TEST(GaussianNoise, RefusesLeavesThatWouldRoundTheNoise) {
     EXPECT_THAT([&] { static_cast<void>(unit_noise()(clipped(tree), {})); },
                 ThrowsMessage<UsageError>(HasSubstr("leaf 'b'")));
   }
+}
+
+TEST(GaussianNoise, OnALatticeIsTheRoundedDeviateInWholeSteps) {
+  const double step = 0x1p-22;
+  const GaussianNoise noise = noise_with({.noise_multiplier = 1.25, .rho = 0.001});
+  const at::Tensor units = at::arange(100'000, at::kLong) * 3;
+  const at::Tensor noisy = units.clone();
+  EXPECT_EQ(noise.apply_on_lattice_(noisy, step, 2, 5), noise.stddev(2));
+  std::vector<double> exact(100'000);
+  fill_normal(std::span(exact), key(7), 5, 0, noise.stddev(2) / step);
+  const at::Tensor added = noisy - units;
+  for (std::int64_t i = 0; i < added.numel(); i += 997) {
+    EXPECT_EQ(added[i].item<std::int64_t>(), std::llrint(exact[static_cast<std::size_t>(i)]));
+  }
+  EXPECT_NEAR(stddev_of(added.to(at::kDouble) * step), noise.stddev(2), 0.02 * noise.stddev(2));
+}
+
+TEST(GaussianNoise, InPlaceMayBeAddedPartByPart) {
+  const GaussianNoise noise = unit_noise();
+  const at::Tensor whole = at::zeros({1000}), parts = at::zeros({1000});
+  noise.apply_(whole, 1, 3);
+  for (const std::int64_t begin : {0, 300, 700}) {
+    noise.apply_(parts.narrow(0, begin, begin == 0 ? 300 : begin == 300 ? 400 : 300), 1, 3, begin);
+  }
+  EXPECT_TRUE(at::equal(whole, parts));
+}
+
+TEST(GaussianNoise, OnALatticeRefusesFloatingPointSums) {
+  EXPECT_THROW(unit_noise().apply_on_lattice_(at::zeros({4}), 0x1p-22, 1, 0), UsageError);
 }
 
 struct PublishedRow {

@@ -29,6 +29,27 @@ TEST(LocalRange, Invariant_P8_EveryExampleHasOneOwner) {
   }
 }
 
+TEST(LocalRange, RangesEndOnBlockBorders) {
+  for (const std::int64_t n : {1, 63, 64, 100, 6'001}) {
+    for (const std::int64_t block : {1, 7, 64}) {
+      for (const int world_size : {1, 2, 3, 8}) {
+        std::int64_t next = 0, smallest = n, largest = 0;
+        for (int rank = 0; rank < world_size; ++rank) {
+          const IdRange range = local_range(n, rank, world_size, block);
+          EXPECT_EQ(range.begin, next);
+          EXPECT_TRUE(range.begin % block == 0 || range.begin == n);
+          next = range.end;
+          smallest = std::min(smallest, (range.size() + block - 1) / block);
+          largest = std::max(largest, (range.size() + block - 1) / block);
+        }
+        EXPECT_EQ(next, n);
+        EXPECT_LE(largest - smallest, 1) << "blocks of " << block;
+      }
+    }
+  }
+  EXPECT_THROW((void)local_range(10, 0, 2, 0), UsageError);
+}
+
 TEST(LocalRange, RefusesARankThatDoesNotExist) {
   EXPECT_THROW((void)local_range(10, 2, 2), UsageError);
   EXPECT_THROW((void)local_range(10, -1, 2), UsageError);

@@ -1,7 +1,6 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <ripieno/framework/clipping/engine_choice.hpp>
@@ -14,10 +13,12 @@
 #include <ripieno/framework/training/step.hpp>
 
 #include "mpi_test.hpp"
+#include "shared_path.hpp"
 
 namespace ripieno {
 namespace {
 
+using ripieno::testing::SharedPath;
 using ripieno::testing::world;
 
 PrivacyPlan small_plan(std::int64_t num_examples, double expected_batch, std::int64_t steps) {
@@ -31,23 +32,6 @@ PrivacyPlan small_plan(std::int64_t num_examples, double expected_batch, std::in
                       .world_size = world().size(),
                       .secure_seed = false});
 }
-
-/// A name in the temporary folder that all ranks know and nobody else has; removed with the object.
-class SharedPath {
- public:
-  explicit SharedPath(const std::string& name) {
-    std::array<std::int64_t, 1> pid{world().rank() == 0 ? ::getpid() : 0};
-    world().allreduce_sum(std::span<std::int64_t>(pid));
-    path_ = std::filesystem::temp_directory_path() / ("ripieno-" + std::to_string(pid[0]) + "-" + name);
-  }
-  ~SharedPath() {
-    if (world().rank() == 0) std::filesystem::remove(path_);
-  }
-  [[nodiscard]] const std::filesystem::path& get() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 /// Linear regression on made-up data; everything a run needs.
 struct Fixture {

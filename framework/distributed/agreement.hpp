@@ -1,0 +1,33 @@
+#pragma once
+
+#include <functional>
+#include <ripieno/framework/comm/communicator.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ripieno::distributed {
+
+/// Collective. Returns when every rank describes what it is about to do in the same words; one small message. Otherwise
+/// every rank throws UsageError(`what`, the descriptions and who gave them, `remedy`).
+///
+/// `describe` must not communicate. What it throws counts as a description: where all ranks throw alike, each rethrows
+/// its own.
+void agree(const Communicator& communicator, std::string_view what, std::string_view remedy,
+           const std::function<std::string()>& describe);
+
+/// Collective. Whether every rank gives the same text, by 128 bits of a hash; one small message.
+[[nodiscard]] bool same_everywhere(const Communicator& communicator, std::string_view text);
+
+/// Collective. Every rank's text, in rank order.
+[[nodiscard]] std::vector<std::string> gather_texts(const Communicator& communicator, std::string_view mine);
+
+/// "A on ranks 0, 2; B on rank 1" for texts in rank order.
+[[nodiscard]] std::string who_says_what(std::span<const std::string> texts);
+
+/// CommError when there is no Runtime: for collectives that make no sense on one process that nobody has declared
+/// alone.
+void require_runtime(std::string_view function);
+
+}  // namespace ripieno::distributed
