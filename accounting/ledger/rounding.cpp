@@ -51,6 +51,18 @@ std::int64_t largest_block(const RoundingProblem& problem, std::int64_t microbat
   return low;
 }
 
+/// The smallest microbatch that still holds such a block's draw, at most `microbatch`: rho grows with its square.
+std::int64_t smallest_microbatch(const RoundingProblem& problem, std::int64_t microbatch, std::int64_t block_size,
+                                 double log_target) {
+  std::int64_t low = 0;
+  std::int64_t high = std::min(microbatch, block_size);  // such a one holds any draw that `microbatch` holds
+  while (high - low > 1) {
+    const std::int64_t middle = low + (high - low) / 2;
+    (log_block_tail(problem, middle, block_size) <= log_target ? high : low) = middle;
+  }
+  return high;
+}
+
 SumLayout layout_for(const RoundingProblem& problem, std::int64_t microbatch, bool wide_wire, double tail_target) {
   // Half of the tail for blocks that draw too much, half for steps that do.
   const double log_target = std::log(tail_target / 2) - std::log(static_cast<double>(problem.steps)) - 1e-9;
@@ -60,6 +72,7 @@ SumLayout layout_for(const RoundingProblem& problem, std::int64_t microbatch, bo
                    .wide_wire = wide_wire};
   if (problem.reduction == Reduction::reproducible) {
     layout.block_size = std::min(layout.block_size, std::max<std::int64_t>(1, problem.num_examples / k_least_blocks));
+    layout.microbatch = smallest_microbatch(problem, microbatch, layout.block_size, log_target);
     layout.lattice_step = lattice_step(problem.noise_multiplier, problem.clipping_norm);
   }
   return layout;
@@ -85,7 +98,7 @@ std::vector<std::string> explain(const RoundingProblem& problem, const SumLayout
   const std::string reason =
       "otherwise the rounding of sums would need rho = " + format_rounded_up(rounding_rho(problem, asked), 3) +
       ", more than " + format_double(k_max_rho);
-  if (taken.microbatch < asked.microbatch) {
+  if (problem.reduction == Reduction::fast && taken.microbatch < asked.microbatch) {
     notes.push_back("Microbatches hold " + std::to_string(taken.microbatch) + " examples instead of " +
                     std::to_string(asked.microbatch) + ": " + reason + ".");
   }

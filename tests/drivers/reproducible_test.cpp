@@ -17,7 +17,6 @@ class ReproducibleTest : public TrainTest {
                                                {"steps", "50"},
                                                {"insecure-seed", "3"},
                                                {"reduction", "reproducible"},
-                                               {"check-collectives", ""},
                                                {"threads", std::to_string(threads)}};
     for (const auto& [key, value] : changes) options[key] = value;
     return run((ranks == 1 ? "" : mpiexec(ranks)) + train() + "--data " + data_ + small(options) + " --out " +

@@ -110,7 +110,8 @@ class TrainTest : public ::testing::Test {
                                                {"clipping-norm", "1"},
                                                {"lr", "0.5"},
                                                {"momentum", "0.9"},
-                                               {"verify", "open"}};
+                                               {"verify", "open"},
+                                               {"check-collectives", ""}};
     for (const auto& [name, value] : changes) options[name] = value;
     std::string text;
     for (const auto& [name, value] : options) text += " --" + name + (value.empty() ? "" : " " + value);

@@ -96,6 +96,9 @@ TEST(PrivacyPlan, AReproduciblePlanCutsTheIdsIntoAtLeast64BlocksAndItsStepSuitsT
     options.noise_multiplier = noise_multiplier;
     const PrivacyPlan plan(options);
     EXPECT_LE(plan.block_size() * 64, plan.num_examples());
+    EXPECT_LT(plan.microbatch(), 64) << "a block draws four examples on average";
+    EXPECT_LE(plan.rounding_tail(), 1e-15);
+    EXPECT_LT(plan.rho(), 0.001 + 1e-4 * noise_multiplier);
     EXPECT_EQ(std::exp2(std::round(std::log2(plan.lattice_step()))), plan.lattice_step());
     EXPECT_GE(plan.lattice_step(), plan.noise_stddev() * 0x1p-24);
     EXPECT_LE(plan.lattice_step(), plan.noise_stddev() * 0x1p-20);

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cmath>
+#include <ripieno/accounting/base/error.hpp>
 #include <ripieno/framework/clipping/engine_choice.hpp>
 #include <ripieno/framework/core/flat.hpp>
 #include <ripieno/framework/sampling/data_loader.hpp>
@@ -77,8 +78,8 @@ PrivacyPlan plan_of(Reduction reduction) {
 }
 
 /// Linear regression on made-up data.
-struct Run {
-  explicit Run(const std::string& name, Reduction reduction = Reduction::fast)
+struct Regression {
+  explicit Regression(const std::string& name, Reduction reduction = Reduction::fast)
       : path(name), plan(plan_of(reduction)), ledger(world(), path.get(), plan, std::string(32, '0')) {
     at::manual_seed(0);
     const at::Tensor x = at::randn({k_examples, k_features});
@@ -124,7 +125,7 @@ struct Run {
 };
 
 at::Tensor in_one_piece(const std::string& name, Reduction reduction) {
-  return Run(name, reduction).train({}, 2, k_parameters);
+  return Regression(name, reduction).train({}, 2, k_parameters);
 }
 
 TEST(Release, SendsEachParameterOnceAndOneSmallMessageAStep) {
@@ -137,7 +138,7 @@ TEST(Release, BucketsTakeOneCollectiveEachAndChangeNoNoise) {
     for (const std::int64_t bucket : {128, 256, 701, 1000}) {
       CollectiveThread thread;
       OverlapTimes times;
-      Run run("bucket" + std::to_string(bucket), reduction);
+      Regression run("bucket" + std::to_string(bucket), reduction);
       const auto buckets = static_cast<std::size_t>((k_parameters + bucket - 1) / bucket);
       const at::Tensor params =
           run.train({.bucket_size = bucket, .thread = &thread, .times = &times}, buckets + 1, k_parameters);
@@ -157,7 +158,7 @@ TEST(Release, BucketsTakeOneCollectiveEachAndChangeNoNoise) {
 TEST(Release, NoiseOfRankZeroIsThatOfEveryRank) {
   for (const Reduction reduction : {Reduction::fast, Reduction::reproducible}) {
     const at::Tensor params =
-        Run("rank0", reduction)
+        Regression("rank0", reduction)
             .train({.noise_from_rank0 = true}, 3, k_parameters + k_parameters * (reduction == Reduction::fast ? 4 : 8));
     EXPECT_TRUE(at::equal(params, in_one_piece("every", reduction)));
   }
@@ -179,7 +180,7 @@ TEST(OverlapTimes, HiddenFractionIsTheShareOfTheShorterPart) {
 }
 
 TEST(Reproducible, SumsOfAnyNumberOfRanksAreTheSameIntegers) {
-  Run run("lattice", Reduction::reproducible);
+  Regression run("lattice", Reduction::reproducible);
   StepParts parts = run.parts({});
   const PyTree params{{"weight", at::full({1, k_features}, 0.1)}, {"bias", at::zeros({1})}};
   DataLoader mine(run.shard, PoissonSampler(run.shard, run.plan, key(2)));
@@ -197,7 +198,7 @@ TEST(Reproducible, SumsOfAnyNumberOfRanksAreTheSameIntegers) {
 }
 
 TEST(Reproducible, TheLatticeSumIsTheFloatingPointOneToWithinItsRounding) {
-  Run run("near", Reduction::reproducible);
+  Regression run("near", Reduction::reproducible);
   StepParts parts = run.parts({});
   const PyTree params{{"weight", at::full({1, k_features}, 0.1)}, {"bias", at::zeros({1})}};
   DataLoader loader(run.shard, PoissonSampler(run.shard, run.plan, key(2)));
