@@ -69,8 +69,11 @@ std::vector<Offer> exchange_offers(const std::optional<PyTree>& tree, std::int64
       offers.push_back({offer["structure"], offer["extents"].get<std::vector<std::int64_t>>()});
     }
   }
+  const bool all_refuse_alike =
+      failure && std::ranges::all_of(structures, [&](const std::string& one) { return one == structures.front(); });
+  if (all_refuse_alike) std::rethrow_exception(failure);
   const std::string* reference = nullptr;
-  bool differ = false;
+  bool differ = offers.size() < structures.size();  // some rank refuses
   for (const std::string& structure : structures) {
     if (structure == "null") continue;
     if (reference == nullptr) reference = &structure;
@@ -80,7 +83,6 @@ std::vector<Offer> exchange_offers(const std::optional<PyTree>& tree, std::int64
     throw UsageError("the ranks' tensors cannot be joined", who_says_what(structures),
                      "give tensors of one dtype that differ in the joined dimension only");
   }
-  if (failure) std::rethrow_exception(failure);
   return offers;
 }
 

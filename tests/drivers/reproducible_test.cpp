@@ -33,7 +33,7 @@ TEST_F(ReproducibleTest, Invariant_P11_TheModelIsTheSameBytesForAnyNumberOfRanks
     for (const int threads : {1, 2}) {
       // Each number of ranks once, each number of threads at least twice.
       if (!full && ranks > 1 && threads != 1 + ranks % 2) continue;
-      const std::string name = "w" + std::to_string(ranks) + "t" + std::to_string(threads);
+      const std::string name = std::to_string(ranks) + "-" + std::to_string(threads);
       const Outcome trained = train_on(ranks, threads, name);
       ASSERT_EQ(trained.code, 0) << trained.output;
       const std::string model = model_bytes(out(name));

@@ -327,6 +327,12 @@ TEST(GatherPytree, RefusesOtherStructuresOnEveryRank) {
   error_everywhere<UsageError>([&] { return distributed::gather_pytree(last_rank() ? b : a, world()); });
 }
 
+TEST(GatherPytree, ARefusalOfOneRankIsAnErrorOnTheRanksThatGiveNothingToo) {
+  const std::optional<PyTree> none;
+  error_everywhere<UsageError>(
+      [&] { return distributed::gather_pytree(last_rank() ? PyTree(at::scalar_tensor(1)) : none, world()); });
+}
+
 TEST(AssertPytreeEqual, FindsWhatASumWouldMiss) {
   const PyTree usual{{"bias", at::tensor({1.0, 2.0})}, {"weight", at::tensor({3.0, 4.0})}};
   distributed::assert_pytree_equal(usual, "parameters", world());
