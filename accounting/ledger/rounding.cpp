@@ -13,8 +13,7 @@ constexpr double k_unit_single = 0x1p-24;
 constexpr double k_unit_double = 0x1p-53;
 constexpr double k_underflow_norm = 0x1p-129;          // 2^-150 in each of 2^42 coordinates
 constexpr double k_evaluation_slack = 1 + 1e-12;       // the formulas themselves are evaluated in double
-constexpr std::int64_t k_least_blocks = 64;            // of a reproducible sum
-constexpr double k_largest_unit_sum = 0x1p61;          // lattice steps; leaves int64 room for the noise
+constexpr double k_largest_unit_sum = 0x1p50;          // in lattice steps: rounding to them stays exact and fast
 constexpr std::int64_t k_comfortable_microbatch = 32;  // below it, engines lose more than a wide wire costs
 
 double gamma(std::int64_t terms, double unit) {
@@ -51,6 +50,13 @@ std::int64_t largest_block(const RoundingProblem& problem, std::int64_t microbat
   return low;
 }
 
+/// Blocks of a reproducible sum: enough to share out to ranks, and where the batch allows it of 16 examples a step, as
+/// smaller microbatches cost more.
+std::int64_t least_blocks(const RoundingProblem& problem) {
+  const double batch = problem.sample_rate * static_cast<double>(problem.num_examples);
+  return std::clamp<std::int64_t>(static_cast<std::int64_t>(batch) / 16, 16, 64);
+}
+
 /// The smallest microbatch that still holds such a block's draw, at most `microbatch`: rho grows with its square.
 std::int64_t smallest_microbatch(const RoundingProblem& problem, std::int64_t microbatch, std::int64_t block_size,
                                  double log_target) {
@@ -71,7 +77,8 @@ SumLayout layout_for(const RoundingProblem& problem, std::int64_t microbatch, bo
                    .max_draw = binomial_upper_quantile(problem.num_examples, problem.sample_rate, log_target),
                    .wide_wire = wide_wire};
   if (problem.reduction == Reduction::reproducible) {
-    layout.block_size = std::min(layout.block_size, std::max<std::int64_t>(1, problem.num_examples / k_least_blocks));
+    layout.block_size =
+        std::min(layout.block_size, std::max<std::int64_t>(1, problem.num_examples / least_blocks(problem)));
     layout.microbatch = smallest_microbatch(problem, microbatch, layout.block_size, log_target);
     layout.lattice_step = lattice_step(problem.noise_multiplier, problem.clipping_norm);
   }

@@ -88,8 +88,8 @@ struct ChosenLayout {
 
 /// The layout with the largest microbatches, and for them the largest blocks, whose rho is at most `k_max_rho` and
 /// whose tail is at most `tail_target`. Smaller microbatches are tried first, down to 32; then the wide wire.
-/// UsageError where no layout will do, or where a sum could overflow. Reproducible sums have at least 64 blocks, where
-/// there are so many examples, so that they can be shared out to ranks.
+/// UsageError where no layout will do, or where a sum could overflow. Reproducible sums have at least 16 to 64
+/// blocks, the more the larger the batch, so that they can be shared out to so many ranks.
 [[nodiscard]] ChosenLayout choose_layout(const RoundingProblem& problem, double tail_target);
 
 }  // namespace ripieno

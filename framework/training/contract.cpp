@@ -2,8 +2,9 @@
 #include <ATen/Parallel.h>
 
 #include <array>
-#include <cmath>
+#include <bit>
 #include <ripieno/accounting/base/error.hpp>
+#include <ripieno/accounting/base/vector_clones.hpp>
 #include <ripieno/framework/core/flat.hpp>
 #include <ripieno/framework/training/contract.hpp>
 
@@ -18,12 +19,23 @@ ClippedSum clipped_sum(ClippingEngine& engine, const LossFn& loss, const Privacy
 
 namespace {
 
-/// units[i] += values[i] / step, rounded to the nearest integer. `step` is a power of two, so that the quotient is
-/// exact.
+/// units[i] += values[i] / step, rounded to the nearest integer, ties to even. `step` is a power of two, so that the
+/// quotient is exact; the plan keeps it below 2^51, where adding 1.5 2^52 leaves the integer in the low bits.
 template <class T>
-void add_rounded(std::span<std::int64_t> units, const T* values, double step) {
+RIPIENO_INLINE void add_rounded_inline(std::int64_t* units, const T* values, std::size_t size, double step) {
+  constexpr double k_shift = 0x1.8p52;
   const double per_step = 1 / step;
-  for (std::size_t i = 0; i < units.size(); ++i) units[i] += std::llrint(static_cast<double>(values[i]) * per_step);
+  for (std::size_t i = 0; i < size; ++i) {
+    const double shifted = static_cast<double>(values[i]) * per_step + k_shift;
+    units[i] += std::bit_cast<std::int64_t>(shifted) - std::bit_cast<std::int64_t>(k_shift);
+  }
+}
+
+RIPIENO_VECTOR_CLONES void add_rounded(std::int64_t* units, const float* values, std::size_t size, double step) {
+  add_rounded_inline(units, values, size, step);
+}
+RIPIENO_VECTOR_CLONES void add_rounded(std::int64_t* units, const double* values, std::size_t size, double step) {
+  add_rounded_inline(units, values, size, step);
 }
 
 /// Examples [begin, end) in tensors of their own: kernels may compute other bits from memory that is aligned in another
@@ -48,7 +60,7 @@ ClippedSum lattice_sum(ClippingEngine& engine, const LossFn& loss, const Privacy
                        const Batch& batch) {
   ClippedSum sum;
   sum.flat = at::zeros({params.numel()}, at::kLong);
-  const std::span units(sum.flat.mutable_data_ptr<std::int64_t>(), static_cast<std::size_t>(sum.flat.numel()));
+  auto* const units = sum.flat.mutable_data_ptr<std::int64_t>();
   const std::vector<std::int64_t> cuts = plan.microbatch_cuts(batch.ids);
   for (std::size_t k = 0; k + 1 < cuts.size(); ++k) {
     const ClippedSum part = clipped_sum(engine, loss, plan, params, sliced(batch, cuts[k], cuts[k + 1]));

@@ -34,9 +34,10 @@ int train_main(int argc, char** argv, const ModelFactory& make_model) {
       throw;
     }
     std::optional<Runtime> runtime;
-    runtime.emplace(argc, argv, RuntimeOptions{.allow_singleton = config.allow_singleton,
-                                               .collective_timeout_s = config.collective_timeout_s,
-                                               .check_collectives = config.check_collectives});
+    runtime.emplace(argc, argv,
+                    RuntimeOptions{.allow_singleton = config.allow_singleton,
+                                   .collective_timeout_s = config.collective_timeout_s,
+                                   .check_collectives = config.check_collectives});
     const int code = runtime->run([&] { return static_cast<int>(train(*runtime, config, make_model)); });
     const int rank = runtime->world_size() > 1 ? runtime->rank() : -1;
     runtime.reset();  // every rank is through with MPI

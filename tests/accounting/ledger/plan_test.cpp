@@ -90,15 +90,18 @@ TEST(PrivacyPlan, AReproduciblePlanReadsBackFromJsonAndItsRhoIsChecked) {
   EXPECT_THROW((void)PrivacyPlan::from_json(json), DataError);
 }
 
-TEST(PrivacyPlan, AReproduciblePlanCutsTheIdsIntoAtLeast64BlocksAndItsStepSuitsTheNoise) {
+TEST(PrivacyPlan, AReproduciblePlanCutsTheIdsIntoBlocksAndItsStepSuitsTheNoise) {
   PlanOptions options = reproducible_options();
   for (const double noise_multiplier : {0.3, 1.0, 1.1, 20.0}) {
     options.noise_multiplier = noise_multiplier;
     const PrivacyPlan plan(options);
-    EXPECT_LE(plan.block_size() * 64, plan.num_examples());
-    EXPECT_LT(plan.microbatch(), 64) << "a block draws four examples on average";
+    EXPECT_LE(plan.block_size() * 16, plan.num_examples());
+    EXPECT_LT(plan.microbatch(), 80) << "a block draws 16 examples on average";
     EXPECT_LE(plan.rounding_tail(), 1e-15);
     EXPECT_LT(plan.rho(), 0.001 + 1e-4 * noise_multiplier);
+    options.expected_batch = 2000;
+    EXPECT_LE(PrivacyPlan(options).block_size() * 64, plan.num_examples());
+    options.expected_batch = mnist_options().expected_batch;
     EXPECT_EQ(std::exp2(std::round(std::log2(plan.lattice_step()))), plan.lattice_step());
     EXPECT_GE(plan.lattice_step(), plan.noise_stddev() * 0x1p-24);
     EXPECT_LE(plan.lattice_step(), plan.noise_stddev() * 0x1p-20);
