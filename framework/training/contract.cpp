@@ -65,8 +65,10 @@ ClippedSum lattice_sum(ClippingEngine& engine, const LossFn& loss, const Privacy
   for (std::size_t k = 0; k + 1 < cuts.size(); ++k) {
     const ClippedSum part = clipped_sum(engine, loss, plan, params, sliced(batch, cuts[k], cuts[k + 1]));
     add_counts(part, sum);
-    AT_DISPATCH_FLOATING_TYPES(part.flat.scalar_type(), "lattice_sum",
-                               [&] { add_rounded(units, part.flat.const_data_ptr<scalar_t>(), plan.lattice_step()); });
+    AT_DISPATCH_FLOATING_TYPES(part.flat.scalar_type(), "lattice_sum", [&] {
+      add_rounded(units, part.flat.const_data_ptr<scalar_t>(), static_cast<std::size_t>(part.flat.numel()),
+                  plan.lattice_step());
+    });
   }
   return sum;
 }
