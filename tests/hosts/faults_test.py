@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Training across four hosts when a cable is cut, a rank is stopped or killed, or the network is slow."""
 
+import contextlib
 import os
 import pathlib
 import re
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -50,10 +52,12 @@ class FaultTest(unittest.TestCase):
         try:
             hosts.wait_for(lambda: not any(map(self.is_rank, ranks)), DEADLINE_S + GRACE_S,
                            "ranks live on; " + log.read_text())
+            print(f"  ended after {time.monotonic() - start:.1f} s", file=sys.stderr)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                job.wait(timeout=10)  # for what mpirun has to say
         finally:
             job.kill()  # mpirun waits for the daemon of a host that is cut off
             job.wait()
-        print(f"  ended after {time.monotonic() - start:.1f} s", file=sys.stderr)
         return log.read_text()
 
     @staticmethod
