@@ -342,10 +342,10 @@ TEST(AssertPytreeEqual, FindsWhatASumWouldMiss) {
         [&] { distributed::assert_pytree_equal(last_rank() ? other : usual, "parameters", world()); });
   };
   const std::string permuted = message({{"bias", at::tensor({1.0, 2.0})}, {"weight", at::tensor({4.0, 3.0})}});
-  EXPECT_THAT(permuted, HasSubstr("parameters differs between ranks (first at leaf 1: weight Float [2] "));
+  EXPECT_THAT(permuted, HasSubstr("parameters differs between ranks (first at leaf 1: weight Double [2] "));
   EXPECT_THAT(permuted, HasSubstr("on rank " + std::to_string(world().size() - 1)));
   EXPECT_THAT(message({{"bias", at::tensor({1.0, 2.0}).view({2, 1})}, {"weight", at::tensor({3.0, 4.0})}}),
-              HasSubstr("first at leaf 0: bias Float [2"));
+              HasSubstr("first at leaf 0: bias Double [2"));
   EXPECT_THAT(message({{"bias", at::tensor({1.0, 2.0})}}), HasSubstr("no leaf"));
   message({{"Bias", at::tensor({1.0, 2.0})}, {"weight", at::tensor({3.0, 4.0})}});
 }

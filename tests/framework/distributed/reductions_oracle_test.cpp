@@ -51,7 +51,8 @@ at::ScalarType dtype_named(const std::string& name) {
 /// The records for this many ranks.
 struct ReductionsOracle : ::testing::Test {
   void SetUp() override {
-    for (const Json& candidate : read("reductions.json").at("worlds")) {
+    const Json file = read("reductions.json");
+    for (const Json& candidate : file.at("worlds")) {
       if (candidate.at("world_size") == world().size()) records = candidate;
     }
     if (records.is_null()) GTEST_SKIP() << "made with 2 and 4 ranks";
@@ -157,7 +158,8 @@ double realised(const PyTree& tree) { return tree.tensor().to(at::kDouble).std()
 
 TEST(NoiseRegimes, PublishWhatTheyRealise) {
   const int size = world().size();
-  for (const Json& row : read("noise_metadata.json").at("rows")) {
+  const Json file = read("noise_metadata.json");
+  for (const Json& row : file.at("rows")) {
     if (row.at("world_size") != size) continue;
     const std::string name = row.at("row");
     const bool shared = name.starts_with("shared");
