@@ -74,7 +74,9 @@ TEST_F(ReductionsOracle, Tensors) {
                    ripieno::CommError);
     } else {
       const at::Tensor result = distributed::all_reduce(tensor(mine(record.at("in"))), op, world());
-      EXPECT_TRUE(at::equal(result, tensor(record.at("out")))) << record.dump();
+      const bool rounded_there = op == Op::product && (dtype == at::kBFloat16 || dtype == at::kHalf);
+      const at::Tensor expected = tensor(record.at("out"));
+      EXPECT_TRUE(rounded_there ? at::allclose(result, expected, 1e-2) : at::equal(result, expected)) << record.dump();
     }
     ++checked;
   }
@@ -110,10 +112,10 @@ TEST_F(ReductionsOracle, Carriers) {
   check(distributed::reduce_pytree(clipped, Op::mean, world()), carriers.at("clipped mean"));
   const auto sum = distributed::reduce_pytree(noised, Op::sum, world());
   check(sum, carriers.at("noised sum"));
-  EXPECT_EQ(sum.noise_stddev(), carriers.at("noised sum").at("noise_stddev").get<double>());
+  EXPECT_DOUBLE_EQ(*sum.noise_stddev(), carriers.at("noised sum").at("noise_stddev").get<double>());
   const auto mean = distributed::reduce_pytree(noised, Op::mean, world());
   check(mean, carriers.at("noised mean"));
-  EXPECT_EQ(mean.noise_stddev(), carriers.at("noised mean").at("noise_stddev").get<double>());
+  EXPECT_DOUBLE_EQ(*mean.noise_stddev(), carriers.at("noised mean").at("noise_stddev").get<double>());
   EXPECT_THROW(static_cast<void>(distributed::reduce_pytree(clipped, Op::max, world())), ripieno::UsageError);
   EXPECT_THROW(static_cast<void>(distributed::reduce_pytree_(clipped, Op::mean, world())), ripieno::UsageError);
   EXPECT_EQ(distributed::reduce_pytree_(clipped, Op::sum, world()).max_norm(), 0.5);
