@@ -21,17 +21,19 @@ namespace {
 struct Summand {
   const PyTree& tree;
   double max_norm;
+  const std::optional<PerGroup>& group_norms;
   Extent extent;
 };
 
-/// Paths, shapes and dtypes of all leaves in 64 bits.
-std::uint64_t structure_hash(const PyTree& tree) {
+/// Paths, shapes, dtypes and, where groups were clipped apart, bounds of all leaves in 64 bits.
+std::uint64_t structure_hash(const Summand& summand) {
   Sha256 hash;
-  const std::vector<std::string> paths = tree.paths();
-  const std::vector<at::Tensor> leaves = tree.leaves();
+  const std::vector<std::string> paths = summand.tree.paths();
+  const std::vector<at::Tensor> leaves = summand.tree.leaves();
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     std::string leaf = paths[i] + '\n' + at::toString(leaves[i].scalar_type());
     for (const std::int64_t extent : leaves[i].sizes()) leaf += ' ' + std::to_string(extent);
+    if (summand.group_norms) leaf += " at most " + format_double(summand.group_norms->at(paths[i]));
     hash.update(leaf + '\n');
   }
   const auto digest = hash.finish();
@@ -43,7 +45,7 @@ std::uint64_t structure_hash(const PyTree& tree) {
 std::string description(const Summand& summand) {
   const auto leaves = summand.tree.leaves();
   const std::string dtype = leaves.empty() ? "no" : at::toString(leaves.front().scalar_type());
-  const std::uint64_t hash = structure_hash(summand.tree);
+  const std::uint64_t hash = structure_hash(summand);
   return "max_norm " + format_double(summand.max_norm) + ", " + std::to_string(summand.tree.numel()) + " " + dtype +
          " values in " + std::to_string(leaves.size()) + " leaves of structure " +
          to_hex({reinterpret_cast<const std::uint8_t*>(&hash), sizeof hash}) + ", " +
@@ -66,7 +68,7 @@ std::string all_descriptions(const Summand& summand, const Communicator& communi
 
 /// Collective. The tensors are sent only when this has passed: sums of different lengths would hang or mix parameters.
 void check_agreement(const Summand& summand, const Communicator& communicator) {
-  const std::array<std::int64_t, 4> mine = {std::bit_cast<std::int64_t>(structure_hash(summand.tree)),
+  const std::array<std::int64_t, 4> mine = {std::bit_cast<std::int64_t>(structure_hash(summand)),
                                             std::bit_cast<std::int64_t>(summand.max_norm), summand.tree.numel(),
                                             static_cast<std::int64_t>(summand.extent)};
   // max(v) and max(~v) = ~min(v) in one message.
@@ -136,8 +138,8 @@ PyTree sum_over_ranks(const PyTree& tree, const Communicator& communicator, bool
 
 Clipped<PyTree> summed(const Clipped<PyTree>& gradients, const Communicator& communicator, bool in_place) {
   const OperationScope scope("sum_gradients");
-  check({gradients.tree(), gradients.max_norm(), gradients.extent()}, communicator);
-  return {sum_over_ranks(gradients.tree(), communicator, in_place), gradients.max_norm(), Extent::global};
+  check({gradients.tree(), gradients.max_norm(), gradients.group_norms(), gradients.extent()}, communicator);
+  return gradients.with_tree(sum_over_ranks(gradients.tree(), communicator, in_place), Extent::global);
 }
 
 struct RankNoise {
@@ -185,7 +187,7 @@ Clipped<PyTree> sum_gradients_(const Clipped<PyTree>& gradients) {
 
 Noised<PyTree> sum_gradients(const Noised<PyTree>& gradients, const Communicator& communicator) {
   const OperationScope scope("sum_gradients");
-  check({gradients.tree(), gradients.max_norm(), gradients.extent()}, communicator);
+  check({gradients.tree(), gradients.max_norm(), gradients.group_norms(), gradients.extent()}, communicator);
   const std::vector<RankNoise> noise = gather_noise(gradients, communicator);
   check_keys_differ(noise);
   double variance = 0;

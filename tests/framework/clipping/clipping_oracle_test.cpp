@@ -106,7 +106,7 @@ class Oracle : public OnEveryEngine {
     const ClippingOptions options = options_of(run);
     const LossFn fn = [loss](const PyTree& p, std::span<const at::Tensor> b) { return loss(p, b[0], b[1]); };
     const std::vector<at::Tensor> batch{example.x, example.y};
-    const MicrobatchResult result = engine.clip(fn, example.params, batch, options.clipping_norm);
+    const MicrobatchResult result = engine.clip(fn, example.params, batch, ClippingRule(options.clipping_norm));
     const double relative = example.dtype == at::kDouble ? 1e-12 : 1e-5;
     expect_close(result.losses, run.at("loss_values").get<std::vector<double>>(), relative, relative);
     expect_close(result.norms, run.at("grad_norms").get<std::vector<double>>(), relative, 1e-15);
