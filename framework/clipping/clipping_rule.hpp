@@ -16,7 +16,7 @@ namespace ripieno {
 class ClippingRule {
  public:
   /// One bound for all leaves.
-  explicit ClippingRule(double clipping_norm);
+  ClippingRule(double clipping_norm);  // NOLINT(google-explicit-constructor): a number is the usual rule
   /// Leaf i is in group group_of_leaf[i], whose bound is clipping_norms[that].
   ClippingRule(std::vector<double> clipping_norms, std::vector<std::size_t> group_of_leaf);
   /// The same bounds for automatic clipping.
