@@ -82,7 +82,9 @@ TEST(AdaptiveSync, FollowsTheRecordedTrajectoriesOnAnyNumberOfRanks) {
       const double normal = recorded.at("noise").get<double>() / state.rule.fraction_noise_std;
       EXPECT_NEAR(next_threshold(state.rule, state.clipping_norms[0], global.num_clipped[0], global.batch_size, normal),
                   expected, 3e-7 * expected);
-      if (silent) EXPECT_NEAR(synced.clipping_norms[0], expected, 3e-7 * expected);
+      if (silent) {
+        EXPECT_NEAR(synced.clipping_norms[0], expected, 3e-7 * expected);
+      }
       state = synced;
       state.clipping_norms = {expected};
     }

@@ -83,7 +83,9 @@ PyTree row_params(at::ScalarType dtype = at::kFloat) {
   return PyTree{{"a", at::zeros({3}, dtype)}, {"b", at::zeros({2}, dtype)}};
 }
 
-at::Tensor rows() { return at::tensor({3.0F, 4, 0, 0, 0, /**/ 0.1F, 0, 0, 0.3F, 0.4F}).reshape({2, 5}); }
+at::Tensor rows() {
+  return at::tensor({3.0F, 4.0F, 0.0F, 0.0F, 0.0F, /**/ 0.1F, 0.0F, 0.0F, 0.3F, 0.4F}).reshape({2, 5});
+}
 
 class ClippingRules : public OnEveryEngine {};
 
