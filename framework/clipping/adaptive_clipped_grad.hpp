@@ -49,7 +49,9 @@ template <class Loss>
 class AdaptiveClippedGradFn {
  public:
   AdaptiveClippedGradFn(Loss loss, ClippingOptions options)
-      : loss_(std::move(loss)), options_(std::move(options)), engine_(make_engine(options_.engine)) {}
+      : loss_(std::move(loss)),
+        options_(std::move(options)),
+        engine_(make_engine(options_.engine, detail::limits_of(options_))) {}
 
   template <class... Args>
   std::pair<Clipped<PyTree>, AdaptiveClipState> operator()(const Args&... arguments_and_state) const {
