@@ -10,19 +10,19 @@
 // How the factor s of a group is found so that the stored products keep the bound. Leaf dtype S, compute dtype A
 // (squares), multiply dtype M = the wider of both; eps as in Torch (2^-23 for float32).
 //
-//   squares   of elements in A, after scaling by a power of two that brings the largest near 1, so that none that
-//   matters
-//             under- or overflows; their sum in float64, long leaves in blocks of 2048.
-//   r         = (eps(A)/2 + (leaves + T) 2^-53) / 2 bounds the relative error of the norm: each square is rounded once,
-//             and a sum passes at most leaves + T additions. A root halves it.
-//   loss      covers the roundings of s to M, of the product in M and of the cast to S.
-//   s         = ratio (1 - loss - 2 r) - (smallest subnormal of S), at most 1; the last term covers an s that is
-//   subnormal. product   leaf * s in M, cast once to S. A relative error is within `loss`; where the result is
-//   subnormal the error is
-//             absolute, so a result that exceeds the exact product is replaced by zero.
+// - Elements are squared in A, after scaling by a power of two that brings the largest near 1, so that none that
+// matters
+//   under- or overflows. They are added up in float64, long leaves in blocks of 2048.
+// - r = (eps(A)/2 + (leaves + T) 2^-53) / 2 bounds the relative error of the norm: each square is rounded once, a sum
+//   passes at most leaves + T additions, and a root halves the error.
+// - loss covers the roundings of s to M, of the product in M and of the cast to S.
+// - s = ratio (1 - loss - 2 r) - (smallest subnormal of S), at most 1. The last term covers an s that is subnormal.
+// - The product leaf * s, in M, is cast once to S. A relative error is within loss; where the result is subnormal the
+//   error is absolute, so a result that exceeds the exact product is replaced by zero. Not so where M is S and the norm
+//   is at least half the root of the number of elements: what was taken off s then covers half a subnormal in each.
 //
-// Where A is narrower than a leaf, casting to A errs as well, which r leaves out: there the stored result is measured
-// in float64, and computed with the default A where it is too large.
+// Where A is bfloat16 or float16, or narrower than a leaf, elements may vanish or err in it, which r leaves out: there
+// the stored result is measured in float64, and computed with the default A where it is too large.
 namespace ripieno {
 namespace {
 
@@ -144,11 +144,13 @@ double norm_error(const Tensors& leaves, at::ScalarType compute) {
   return (float_type(compute).epsilon / 2 + additions * k_unit_double) / 2;
 }
 
-/// leaf * factor in leaf's dtype, nowhere above the exact product in magnitude where that is subnormal.
-at::Tensor scaled(const at::Tensor& leaf, double factor, at::ScalarType multiply) {
+/// leaf * factor in leaf's dtype; unless `may_raise`, nowhere above the exact product in magnitude where that is
+/// subnormal.
+at::Tensor scaled(const at::Tensor& leaf, double factor, at::ScalarType multiply, bool may_raise) {
   const at::ScalarType stored = leaf.scalar_type();
   const at::Tensor s = at::scalar_tensor(factor, at::kDouble).to(multiply).to(leaf.device());
   const at::Tensor out = (leaf.to(multiply) * s).to(stored);
+  if (may_raise) return out;
   // Exact in float64 for narrower types; for float64 the lift keeps the product out of the subnormal range.
   const double lift = stored == at::kDouble ? 0x1p200 : 1;
   const at::Tensor exact = (leaf.to(at::kDouble) * (s.to(at::kDouble) * lift)).abs();
@@ -173,6 +175,12 @@ Tensors members(const Tensors& leaves, const std::vector<std::size_t>& group_of_
   return of_group;
 }
 
+std::int64_t numel_of(const Tensors& leaves) {
+  std::int64_t numel = 0;
+  for (const at::Tensor& leaf : leaves) numel += leaf.numel();
+  return numel;
+}
+
 bool fits(const Tensors& leaves, const Targets& targets) {
   for (std::size_t group = 0; group < targets.bounds.size(); ++group)
     if (stored_norm_bound(members(leaves, targets.group_of_leaf, group)) > std::max(targets.bounds[group], 0.0))
@@ -189,13 +197,16 @@ Scaled scale(const Tensors& leaves, const Targets& targets, at::ScalarType compu
   const double error = norm_error(leaves, compute);
   Scaled result{.leaves = leaves, .norms = {}};
   for (std::size_t group = 0; group < targets.bounds.size(); ++group) {
-    const ScaledNorm norm = norm_of(members(leaves, targets.group_of_leaf, group), compute);
+    const Tensors of_group = members(leaves, targets.group_of_leaf, group);
+    const ScaledNorm norm = norm_of(of_group, compute);
+    const bool is_large = 2 * norm.plain() >= std::sqrt(static_cast<double>(numel_of(of_group)));
     const double ratio = ratio_of(targets.bounds[group], norm, targets.gamma);
     for (std::size_t i = 0; i < leaves.size(); ++i) {
       if (targets.group_of_leaf[i] != group) continue;
       const at::ScalarType stored = leaves[i].scalar_type();
       const double factor = factor_for(stored, compute, ratio, error, targets.gamma.has_value());
-      result.leaves[i] = scaled(leaves[i], factor, wider(stored, compute));
+      const at::ScalarType multiply = wider(stored, compute);
+      result.leaves[i] = scaled(leaves[i], factor, multiply, is_large && multiply == stored);
     }
     result.norms.push_back(norm.plain());
   }
@@ -213,7 +224,9 @@ bool zero_non_finite(Tensors& leaves) {
   return found;
 }
 
-bool narrows(const Tensors& leaves, at::ScalarType compute) {
+/// Whether squares in `compute` may miss more of the elements than r allows.
+bool is_coarse(const Tensors& leaves, at::ScalarType compute) {
+  if (compute != at::kFloat && compute != at::kDouble) return true;
   return std::ranges::any_of(leaves, [&](const at::Tensor& l) { return wider(l.scalar_type(), compute) != compute; });
 }
 
@@ -234,7 +247,7 @@ ClippedTree clip(const PyTree& tree, const Targets& targets, const ClipOptions& 
 
   const bool spoiled = zero_non_finite(leaves) && options.non_finite == NonFinite::zero_example;
   Scaled result = scale(leaves, targets, compute);
-  if (narrows(leaves, compute) && !fits(result.leaves, targets))
+  if (is_coarse(leaves, compute) && !fits(result.leaves, targets))
     result.leaves = scale(leaves, targets, standard).leaves;
   if (spoiled) std::ranges::fill(result.norms, std::numeric_limits<double>::infinity());
   if (spoiled || options.return_zero)
