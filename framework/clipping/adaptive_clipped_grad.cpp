@@ -69,8 +69,12 @@ AdaptiveClipState initial_state(const AdaptiveClippingOptions& options) {
 }
 
 AdaptiveClipState ready_to_clip(const AdaptiveClipState& state) {
+  return ready_to_clip(state, current_communicator().size());
+}
+
+AdaptiveClipState ready_to_clip(const AdaptiveClipState& state, int world_size) {
   if (!state.recorded) return state;
-  if (current_communicator().size() > 1)
+  if (world_size > 1)
     throw UsageError("the adaptive clipping state was not synchronised after the last step",
                      "each rank has counted its own examples only", "call state = sync(state) on every rank");
   return renewed(state, *state.recorded);

@@ -29,7 +29,8 @@ namespace detail {
 [[nodiscard]] AdaptiveClipState initial_state(const AdaptiveClippingOptions& options);
 /// The state that a call begins with: on one rank the recorded counts are those of all ranks, and renew the norms here.
 /// UsageError on several, where the state had to be synchronised first.
-[[nodiscard]] AdaptiveClipState ready_to_clip(const AdaptiveClipState& state);
+[[nodiscard]] AdaptiveClipState ready_to_clip(const AdaptiveClipState& state, int world_size);
+[[nodiscard]] AdaptiveClipState ready_to_clip(const AdaptiveClipState& state);  // in the current Runtime
 /// The options of a call that clips to the norms of the state.
 [[nodiscard]] ClippingOptions at_state(const ClippingOptions& options, const AdaptiveClipState& state);
 [[nodiscard]] AdaptiveClipState recording(AdaptiveClipState state, const ClippedSum& counts);

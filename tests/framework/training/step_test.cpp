@@ -160,10 +160,10 @@ TEST(TrainStep, LayersAndAutomaticClippingKeepTheBoundOfThePlan) {
     StepParts parts = run.parts();
     TrainingState state = run.initial(parts);
     Batch one = run.loader().next();
-    const std::size_t n = std::min<std::size_t>(1, one.ids.size());
-    one = {.ids = {one.ids.begin(), one.ids.begin() + static_cast<std::ptrdiff_t>(n)},
-           .x = one.x.narrow(0, 0, static_cast<std::int64_t>(n)),
-           .y = one.y.narrow(0, 0, static_cast<std::int64_t>(n))};
+    one.ids.resize(std::min<std::size_t>(1, one.ids.size()));
+    const auto n = static_cast<std::int64_t>(one.ids.size());
+    one.x = one.x.narrow(0, 0, n);
+    one.y = one.y.narrow(0, 0, n);
     const at::Tensor sum =
         clipped_sum(*parts.engine, parts.loss, run.plan, state.params, one, run.plan.clipping_norm()).flat;
     EXPECT_LE(sum.to(at::kDouble).norm().item<double>(), run.plan.clipping_norm() * (1 + 1e-12));
