@@ -4,6 +4,8 @@
 
 #include <ripieno/accounting/base/error.hpp>
 #include <ripieno/accounting/ledger/plan.hpp>
+#include <ripieno/framework/clipping/adaptive_clipped_grad.hpp>
+#include <ripieno/framework/clipping/clipped_fun.hpp>
 #include <ripieno/framework/clipping/clipped_grad.hpp>
 #include <ripieno/framework/comm/runtime.hpp>
 #include <ripieno/framework/core/carriers.hpp>

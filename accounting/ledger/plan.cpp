@@ -6,6 +6,7 @@
 #include <ripieno/accounting/base/sha256.hpp>
 #include <ripieno/accounting/base/text.hpp>
 #include <ripieno/accounting/base/types.hpp>
+#include <ripieno/accounting/engine/mechanisms.hpp>
 #include <ripieno/accounting/ledger/plan.hpp>
 #include <ripieno/accounting/ledger/schedule.hpp>
 #include <string_view>
@@ -23,6 +24,13 @@ void check_count(const char* name, std::int64_t value, std::int64_t least, std::
   if (value >= least && value <= most) return;
   throw UsageError(std::string(name) + " is " + std::to_string(value),
                    "must be in [" + std::to_string(least) + ", " + std::to_string(most) + "]");
+}
+
+double multiplier_of_gradients(const PlanOptions& options) {
+  if (options.clipping != ClippingKind::adaptive || options.noise_multiplier == 0) return options.noise_multiplier;
+  const double count_noise = options.adaptive.count_noise_stddev(options.expected_batch);
+  constexpr double k_rounded_up = 1 + 0x1p-50;
+  return accounting::gradient_noise_multiplier(options.noise_multiplier, {.noise_stddev = count_noise}) * k_rounded_up;
 }
 
 void check_options(const PlanOptions& options) {
@@ -44,16 +52,30 @@ void check_options(const PlanOptions& options) {
     throw UsageError("delta is 0", "no Gaussian noise gives pure differential privacy", "use 1e-5 or less");
   }
   if (options.dataset_id.empty()) throw UsageError("the plan names no dataset");
+  if (options.clipping == ClippingKind::adaptive) {
+    options.adaptive.check(options.clipping_norm);
+    (void)multiplier_of_gradients(options);  // refuses a count that costs more than the step may
+    if (options.reduction == Reduction::reproducible) {
+      throw UsageError("reproducible sums cannot follow adaptive clipping",
+                       "their lattice is made for one clipping norm, and this one changes every step",
+                       "use another clipping or the reduction 'fast'");
+    }
+  }
   if (options.adjacency != "add-remove") {
     throw UsageError("adjacency '" + options.adjacency + "' is not available", "available: add-remove");
   }
+}
+
+/// The smallest clipping norm of any step: where underflow weighs most.
+double least_norm(const PlanOptions& options) {
+  return options.clipping == ClippingKind::adaptive ? options.adaptive.clipping_norm_min : options.clipping_norm;
 }
 
 RoundingProblem rounding_problem(const PlanOptions& options) {
   return {.num_examples = options.num_examples,
           .sample_rate = options.expected_batch / static_cast<double>(options.num_examples),
           .steps = options.steps + options.reserve_steps,
-          .clipping_norm = options.clipping_norm,
+          .clipping_norm = least_norm(options),
           .max_microbatch = options.max_microbatch,
           .world_size = options.world_size,
           .reduction = options.reduction,
@@ -92,10 +114,10 @@ void refuse_unknown_keys(const Json& json, std::span<const std::string_view> kno
   }
 }
 
-constexpr std::array<std::string_view, 19> k_plan_keys = {
-    "mechanism",   "sampler",  "adjacency",     "privacy_unit",     "dataset_id",    "num_examples", "expected_batch",
-    "sample_rate", "steps",    "reserve_steps", "noise_multiplier", "clipping_norm", "delta",        "noise_stddev",
-    "secure_seed", "rounding", "world_size",    "reduction",        "num_parameters"};
+constexpr std::array<std::string_view, 21> k_plan_keys = {
+    "mechanism",   "sampler",  "adjacency",     "privacy_unit",     "dataset_id",     "num_examples", "expected_batch",
+    "sample_rate", "steps",    "reserve_steps", "noise_multiplier", "clipping_norm",  "delta",        "noise_stddev",
+    "secure_seed", "rounding", "world_size",    "reduction",        "num_parameters", "clipping",     "adaptive"};
 constexpr std::array<std::string_view, 8> k_rounding_keys = {
     "max_microbatch", "microbatch", "block_size", "max_draw", "wide_wire", "rho", "tail", "lattice_step"};
 constexpr const char* k_reproducible = "reproducible";
@@ -124,8 +146,15 @@ double PrivacyPlan::sample_rate() const noexcept {
   return options_.expected_batch / static_cast<double>(options_.num_examples);
 }
 
-double PrivacyPlan::noise_stddev() const noexcept {
-  return options_.noise_multiplier * options_.clipping_norm * (1 + rho_);
+std::optional<AdaptivePlan> PrivacyPlan::adaptive() const {
+  if (options_.clipping != ClippingKind::adaptive) return std::nullopt;
+  return options_.adaptive;
+}
+
+double PrivacyPlan::gradient_noise_multiplier() const { return multiplier_of_gradients(options_); }
+
+double PrivacyPlan::noise_stddev(double clipping_norm) const {
+  return gradient_noise_multiplier() * clipping_norm * (1 + rho_);
 }
 
 double PrivacyPlan::rounding_tail(std::int64_t records) const noexcept {
@@ -168,7 +197,9 @@ Json PrivacyPlan::to_json() const {
   json["steps"] = options_.steps;
   json["reserve_steps"] = options_.reserve_steps;
   json["noise_multiplier"] = options_.noise_multiplier;
+  json["clipping"] = clipping_name(options_.clipping);
   json["clipping_norm"] = options_.clipping_norm;
+  if (options_.clipping == ClippingKind::adaptive) json["adaptive"] = options_.adaptive.to_json();
   json["delta"] = options_.delta;
   json["noise_stddev"] = noise_stddev();
   json["secure_seed"] = options_.secure_seed;
@@ -213,6 +244,11 @@ PrivacyPlan PrivacyPlan::from_json(const Json& json, const std::string& where) {
     options.num_parameters = json_value<std::int64_t>(json, "num_parameters", where);
   }
   try {
+    if (json.contains("clipping")) options.clipping = clipping_kind(json_value<std::string>(json, "clipping", where));
+    if (json.contains("adaptive") != (options.clipping == ClippingKind::adaptive)) {
+      throw UsageError("clipping is " + clipping_name(options.clipping), "the field 'adaptive' says otherwise");
+    }
+    if (json.contains("adaptive")) options.adaptive = AdaptivePlan::from_json(json["adaptive"], where);
     check_options(options);
   } catch (const UsageError& e) {
     throw DataError(where + ": " + e.what());

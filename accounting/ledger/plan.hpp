@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <ripieno/accounting/base/json.hpp>
+#include <ripieno/accounting/ledger/clipping_plan.hpp>
 #include <ripieno/accounting/ledger/rounding.hpp>
 #include <span>
 #include <string>
@@ -17,7 +19,7 @@ struct PlanOptions {
   std::int64_t steps = 0;          ///< noisy releases that are planned
   std::int64_t reserve_steps = 0;  ///< further ones that steps lost in a crash may use
   double noise_multiplier = 0;     ///< of the whole step, as the accountant sees it; 0 means no privacy
-  double clipping_norm = 0;
+  double clipping_norm = 0;        ///< of the first step, where clipping is adaptive
   double delta = 0;
   std::int64_t max_microbatch = 256;
   int world_size = 1;
@@ -25,6 +27,8 @@ struct PlanOptions {
   std::int64_t num_parameters = 0;  ///< of the model; for a reproducible reduction only
   bool secure_seed = true;          ///< false: the noise can be recomputed by others, so nothing is private
   std::string adjacency = "add-remove";
+  ClippingKind clipping = ClippingKind::fixed;
+  AdaptivePlan adaptive = {};  ///< counts where clipping is adaptive
 };
 
 /// The one contract that sampler, clipper, noiser and ledger read (invariant P12). Immutable; constructing it validates
@@ -45,6 +49,12 @@ class PrivacyPlan {
   [[nodiscard]] std::int64_t max_records() const noexcept { return options_.steps + options_.reserve_steps; }
   [[nodiscard]] double noise_multiplier() const noexcept { return options_.noise_multiplier; }
   [[nodiscard]] double clipping_norm() const noexcept { return options_.clipping_norm; }
+  [[nodiscard]] ClippingKind clipping() const noexcept { return options_.clipping; }
+  /// Set where clipping is adaptive.
+  [[nodiscard]] std::optional<AdaptivePlan> adaptive() const;
+  /// The multiplier of the noise on gradients. Where clipping is adaptive it is larger than noise_multiplier, so that
+  /// gradients and noisy count together cost that much (Andrew et al. 2021).
+  [[nodiscard]] double gradient_noise_multiplier() const;
   [[nodiscard]] double delta() const noexcept { return options_.delta; }
   [[nodiscard]] int world_size() const noexcept { return options_.world_size; }
   [[nodiscard]] Reduction reduction() const noexcept { return options_.reduction; }
@@ -54,8 +64,10 @@ class PrivacyPlan {
 
   /// Bound on what rounding adds to the sensitivity of the summed gradient, in clipping norms.
   [[nodiscard]] double rho() const noexcept { return rho_; }
-  /// Standard deviation of the noise on the sum: noise_multiplier * clipping_norm * (1 + rho).
-  [[nodiscard]] double noise_stddev() const noexcept;
+  /// Standard deviation of the noise on the sum: gradient_noise_multiplier * clipping_norm * (1 + rho). Where clipping
+  /// is adaptive, `noise_stddev(norm)` of a later step has its norm in place of clipping_norm.
+  [[nodiscard]] double noise_stddev() const { return noise_stddev(options_.clipping_norm); }
+  [[nodiscard]] double noise_stddev(double clipping_norm) const;
   /// Microbatches are cut inside blocks [b * block_size, (b + 1) * block_size) of the global ids.
   [[nodiscard]] std::int64_t block_size() const noexcept { return layout_.block_size; }
   /// Most examples in one microbatch.

@@ -41,6 +41,21 @@ Json ledger_json(const Ledger& ledger) {
   return json;
 }
 
+std::string clipping_text(const PrivacyPlan& plan) {
+  const std::string norm = "clipping norm " + format_double(plan.clipping_norm());
+  switch (plan.clipping()) {
+    case ClippingKind::fixed:
+      return norm;
+    case ClippingKind::adaptive:
+      return "adaptive " + norm + " at first, gradients noised with " + format_double(plan.gradient_noise_multiplier());
+    case ClippingKind::per_layer:
+      return norm + " in equal parts to layers";
+    case ClippingKind::automatic:
+      return "automatic " + norm;
+  }
+  return norm;
+}
+
 void print_segment(std::ostream& out, const Segment& segment) {
   const PrivacyPlan& plan = segment.header.plan;
   out << "  segment " << segment.header.index << ": ";
@@ -50,10 +65,10 @@ void print_segment(std::ostream& out, const Segment& segment) {
     out << "steps " << segment.header.first_step << " to " << segment.header.first_step + segment.charged() - 1 << " ("
         << segment.charged() << (segment.torn_records > 0 ? ", the last one torn but charged" : "") << ")";
   }
-  out << ", noise multiplier " << format_double(plan.noise_multiplier()) << ", clipping norm "
-      << format_double(plan.clipping_norm()) << "\n    sample rate " << format_double(plan.sample_rate())
-      << " (expected batch " << format_double(plan.expected_batch()) << "), rho " << format_rounded_up(plan.rho(), 3)
-      << ", " << plan.world_size() << (plan.world_size() == 1 ? " rank" : " ranks") << ", keys "
+  out << ", noise multiplier " << format_double(plan.noise_multiplier()) << ", " << clipping_text(plan)
+      << "\n    sample rate " << format_double(plan.sample_rate()) << " (expected batch "
+      << format_double(plan.expected_batch()) << "), rho " << format_rounded_up(plan.rho(), 3) << ", "
+      << plan.world_size() << (plan.world_size() == 1 ? " rank" : " ranks") << ", keys "
       << segment.header.nonce_hash.substr(0, 8) << (plan.secure_seed() ? "" : " from a FIXED SEED") << "\n";
 }
 

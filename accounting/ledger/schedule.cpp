@@ -87,6 +87,9 @@ accounting::Interval epsilon_of_plan(const PrivacyPlan& plan, std::int64_t recor
 }
 
 double calibrate_plan(PlanOptions options, double epsilon) {
+  // Epsilon follows from the multiplier of the whole step; whether that can pay for an adaptive step's count is for the
+  // plan to say, once it is known.
+  if (options.clipping == ClippingKind::adaptive) options.clipping = ClippingKind::fixed;
   options.noise_multiplier = 1;
   const PrivacyPlan any(options);  // validates the other options
   return accounting::calibrate(Epsilon(epsilon).value(), [&](double noise_multiplier) {

@@ -60,6 +60,7 @@ class Parts {
     whole_ = {.sum = {},
               .losses = at::empty({n}, options),
               .norms = at::empty({n}, options),
+              .group_norms = {},
               .finite = at::empty({n}, options.dtype(at::kBool))};
   }
 
@@ -71,6 +72,11 @@ class Parts {
       for (std::size_t leaf = 0; leaf < part.sum.size(); ++leaf) whole_.sum[leaf].add_(part.sum[leaf]);
     whole_.losses.index_copy_(0, examples, part.losses);
     whole_.norms.index_copy_(0, examples, part.norms);
+    whole_.group_norms.resize(part.group_norms.size());
+    for (std::size_t group = 0; group < part.group_norms.size(); ++group) {
+      if (!whole_.group_norms[group].defined()) whole_.group_norms[group] = at::empty_like(whole_.norms);
+      whole_.group_norms[group].index_copy_(0, examples, part.group_norms[group]);
+    }
     whole_.finite.index_copy_(0, examples, part.finite);
   }
 
@@ -87,9 +93,9 @@ class BookkeepingEngine final : public ClippingEngine {
   [[nodiscard]] std::string_view name() const override { return "bookkeeping"; }
 
   MicrobatchResult clip(const LossFn& loss, const PyTree& params, std::span<const at::Tensor> batch,
-                        double clipping_norm) override {
+                        const ClippingRule& rule) override {
     const std::int64_t n = check_batch(batch);
-    ClipSettings settings{.clipping_norm = clipping_norm, .stored = stored_dtype(params)};
+    ClipSettings settings{.rule = rule, .stored = stored_dtype(params)};
     Plans& plans = plans_[inputs_key(loss, params, batch)];
     if (plans.empty()) learn(plans, loss, params, batch, settings.stored);
     const Plan& any_plan = plans.begin()->second;
@@ -136,6 +142,7 @@ class BookkeepingEngine final : public ClippingEngine {
     for (at::Tensor* tensor :
          {&clipped.result.losses, &clipped.result.norms, &clipped.result.finite, &clipped.postponed})
       *tensor = tensor->narrow(0, 0, 1);
+    for (at::Tensor& norms : clipped.result.group_norms) norms = norms.narrow(0, 0, 1);
     return clipped;
   }
 

@@ -1,9 +1,8 @@
 #include <ATen/ATen.h>
 
-#include <limits>
 #include <ripieno/framework/clipping/bookkeeping_step.hpp>
-#include <ripieno/framework/clipping/coefficients.hpp>
 #include <ripieno/framework/clipping/graph_pullback.hpp>
+#include <ripieno/framework/clipping/per_example_clip.hpp>
 #include <unordered_map>
 
 namespace ripieno::bookkeeping {
@@ -99,26 +98,16 @@ at::Tensor sum_of_leaf(const Graph& graph, const Plan& plan, std::size_t leaf, c
 ClippedGraph clip_graph(const Graph& graph, const Plan& plan, const ClipSettings& settings) {
   const at::NoGradGuard no_grad;
   std::vector<PerExampleGradientPtr> gradients = gradients_of_leaves(graph, plan);
-  const JudgedNorms norms = judged_norms(gradients, graph.num_examples, settings.form, settings.max_spread);
-  ClippedGraph clipped;
-  for (const PerExampleGradientPtr& gradient : gradients) clipped.held_bytes += gradient ? gradient->held_bytes() : 0;
-  MicrobatchResult& result = clipped.result;
-  result.losses = graph.losses.detach().to(at::kDouble);
-  result.norms = norms.bounds;
-  // A loss that is not finite masks its example even if its gradient is finite; the coefficient of an infinite bound is
-  // 0.
-  result.finite = result.losses.isfinite().logical_and(result.norms.isfinite());
-  clipped.postponed = result.finite.logical_and(norms.accepted.logical_not());
-  const at::Tensor counted = at::arange(graph.num_examples, at::kLong).lt(settings.counted);
-  const at::Tensor in_sum = result.finite.logical_and(norms.accepted).logical_and(counted);
-  const at::Tensor weights = clip_coefficients(at::where(in_sum, result.norms, std::numeric_limits<double>::infinity()),
-                                               settings.clipping_norm, settings.stored);
+  auto [result, weights, postponed] = judge(gradients, graph.losses, settings);
+  std::int64_t held_bytes = 0;
+  for (const PerExampleGradientPtr& gradient : gradients) held_bytes += gradient ? gradient->held_bytes() : 0;
   for (std::size_t leaf = 0; leaf < gradients.size(); ++leaf) {
-    result.sum.push_back(gradients[leaf] ? sum_of_leaf(graph, plan, leaf, *gradients[leaf], weights)
-                                         : at::zeros_like(graph.leaves[leaf].detach()));
+    result.sum.push_back(gradients[leaf]
+                             ? sum_of_leaf(graph, plan, leaf, *gradients[leaf], weights[settings.rule.group_of(leaf)])
+                             : at::zeros_like(graph.leaves[leaf].detach()));
     gradients[leaf].reset();
   }
-  return clipped;
+  return {std::move(result), std::move(postponed), held_bytes};
 }
 
 }  // namespace ripieno::bookkeeping

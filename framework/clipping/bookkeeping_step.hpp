@@ -1,23 +1,14 @@
 #pragma once
 
-#include <ATen/core/ScalarType.h>
+#include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <limits>
 #include <ripieno/framework/clipping/engine.hpp>
 #include <ripieno/framework/clipping/graph_plan.hpp>
 #include <ripieno/framework/clipping/graph_trace.hpp>
-#include <ripieno/framework/clipping/per_example_gradient.hpp>
+#include <ripieno/framework/clipping/per_example_clip.hpp>
 
 namespace ripieno::bookkeeping {
-
-struct ClipSettings {
-  double clipping_norm = 0;
-  at::ScalarType stored = at::kFloat;  ///< the dtype whose rounding governs the contributions
-  GradientForm form = GradientForm::stored;
-  double max_spread = 1;                                            ///< see judged_norms
-  std::int64_t counted = std::numeric_limits<std::int64_t>::max();  ///< examples at the front that count; at least one
-};
 
 struct ClippedGraph {
   MicrobatchResult result;

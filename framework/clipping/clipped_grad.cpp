@@ -49,13 +49,42 @@ std::vector<std::optional<PyTree>> ArgumentRoles::substitutes(const PyTree& para
   return substitutes;
 }
 
-Clipped<PyTree> clipped_gradient(ClippingEngine& engine, const LossFn& loss, const ArgumentRoles& roles,
+ClippedGradient clipped_gradient(ClippingEngine& engine, const LossFn& loss, const ArgumentRoles& roles,
                                  const ClippingOptions& options) {
   const std::vector<at::Tensor>& batch = roles.batch();
+  if (needs_example_gradients(options, roles.params())) {
+    ExampleGradients gradients = clip_example_gradients(loss, roles.params(), batch, options);
+    return {with_bounds(std::move(gradients.sum), options), std::move(gradients.counts)};
+  }
   const std::vector<std::int64_t> cuts = microbatch_cuts(check_batch(batch), options.microbatch_size);
-  const ClippedSum sum = clipped_sum(engine, loss, roles.params(), batch, cuts, options);
-  const at::Tensor normalised = options.normalize_by == 1 ? sum.flat : sum.flat / options.normalize_by;
-  return {unflatten(roles.params(), normalised), options.clipping_norm / options.normalize_by, Extent::local};
+  ClippedSum sum = clipped_sum(engine, loss, roles.params(), batch, cuts, options);
+  return {with_bounds(unflatten(roles.params(), sum.flat), options), std::move(sum)};
+}
+
+std::pair<Clipped<PyTree>, ClippingAux> clipped_gradient_with_aux(const BoundLoss& loss, const ArgumentRoles& roles,
+                                                                  const ClippingOptions& options) {
+  ExampleGradients gradients = clip_example_gradients(loss.values, roles.params(), roles.batch(), options);
+  if (gradients.aux.batch_size > 0) {
+    const at::NoGradGuard no_grad;
+    gradients.aux.loss_aux = loss.aux(roles.params(), roles.batch());
+  }
+  return {with_bounds(std::move(gradients.sum), options), std::move(gradients.aux)};
+}
+
+ClippedPair<PyTree> clipped_moments(const LossFn& loss, const ArgumentRoles& roles, const ClippingOptions& options) {
+  ExampleGradients gradients = clip_example_gradients(loss, roles.params(), roles.batch(), options);
+  return {with_bounds(std::move(gradients.sum), options), with_bounds(std::move(gradients.sum_of_squares), options, 2)};
+}
+
+ClippingStats stats_of(const ClippedSum& counts, const ClippingOptions& options) {
+  ClippingStats stats{.num_clipped = counts.num_clipped, .batch_size = counts.batch_size};
+  if (counts.batch_size > 0)
+    stats.clipping_rate = static_cast<double>(counts.num_clipped) / static_cast<double>(counts.batch_size);
+  if (!options.per_group) return stats;
+  std::size_t group = 0;
+  for (const auto& [name, bound] : options.per_group->values())
+    stats.group_num_clipped.emplace(name, counts.group_num_clipped[group++]);
+  return stats;
 }
 
 }  // namespace ripieno::detail

@@ -64,9 +64,14 @@ class Accumulator {
 };
 
 /// Counts and the loss of one microbatch, added to `sum`.
-void count(const MicrobatchResult& result, double clipping_norm, ClippedSum& sum) {
-  const at::Tensor clipped = result.norms.gt(clipping_norm).logical_and(result.finite);
-  sum.num_clipped += clipped.sum().item<std::int64_t>();
+void count(const MicrobatchResult& result, const ClippingRule& rule, ClippedSum& sum) {
+  at::Tensor in_some_group = at::zeros_like(result.finite);
+  for (std::size_t group = 0; group < rule.num_groups(); ++group) {
+    const at::Tensor clipped = result.group_norms[group].gt(rule.clipping_norm(group)).logical_and(result.finite);
+    sum.group_num_clipped[group] += clipped.sum().item<std::int64_t>();
+    in_some_group = in_some_group.logical_or(clipped);
+  }
+  sum.num_clipped += in_some_group.sum().item<std::int64_t>();
   sum.num_non_finite += result.finite.logical_not().sum().item<std::int64_t>();
   sum.loss_sum += at::where(result.finite, result.losses, at::zeros_like(result.losses)).sum().item<double>();
 }
@@ -74,7 +79,15 @@ void count(const MicrobatchResult& result, double clipping_norm, ClippedSum& sum
 }  // namespace
 
 void check_options(const ClippingOptions& options) {
-  check_positive(options.clipping_norm, "clipping_norm");
+  if (options.per_group && options.clipping_norm != 0)
+    throw UsageError("clipping_norm and per_group are both given", "one of them bounds the gradient");
+  if (!options.per_group) check_positive(options.clipping_norm, "clipping_norm");
+  if (options.automatic_gamma) check_positive(*options.automatic_gamma, "automatic_gamma");
+  if (options.compute_dtype && !c10::isFloatingType(*options.compute_dtype))
+    throw UsageError(std::string("compute_dtype cannot be ") + at::toString(*options.compute_dtype),
+                     "norms are computed in a floating point type");
+  if (options.automatic_gamma && options.compute_dtype)
+    throw UsageError("compute_dtype does not apply to automatic clipping", {}, "leave it out");
   check_positive(options.normalize_by, "normalize_by");
   std::set<int> taken;
   check_positions(options.argnums, "argnums", taken);
@@ -98,16 +111,31 @@ std::vector<std::int64_t> microbatch_cuts(std::int64_t n, std::int64_t microbatc
   return cuts;
 }
 
+ClippingRule rule_of(const ClippingOptions& options, const PyTree& params) {
+  const ClippingRule rule =
+      options.per_group ? ClippingRule(options.per_group->ordered_values(), options.per_group->group_of_leaves(params))
+                        : ClippingRule(options.clipping_norm);
+  return options.automatic_gamma ? rule.automatic(*options.automatic_gamma) : rule;
+}
+
 ClippedSum clipped_sum(ClippingEngine& engine, const LossFn& loss, const PyTree& params,
                        std::span<const at::Tensor> batch, std::span<const std::int64_t> cuts,
                        const ClippingOptions& options) {
   check_options(options);
+  return clipped_sum(engine, loss, params, batch, cuts, rule_of(options, params), options.sum_dtype);
+}
+
+ClippedSum clipped_sum(ClippingEngine& engine, const LossFn& loss, const PyTree& params,
+                       std::span<const at::Tensor> batch, std::span<const std::int64_t> cuts, const ClippingRule& rule,
+                       at::ScalarType sum_dtype) {
+  rule.check(params.num_leaves());
   const std::int64_t n = check_batch(batch);
   check_cuts(cuts, n);
-  const at::ScalarType dtype = stored_dtype(params) == at::kDouble ? at::kDouble : options.sum_dtype;
+  const at::ScalarType dtype = stored_dtype(params) == at::kDouble ? at::kDouble : sum_dtype;
 
   ClippedSum sum;
   sum.batch_size = n;
+  sum.group_num_clipped.resize(rule.num_groups());
   if (n == 0) {
     sum.flat = at::zeros({params.numel()}, batch[0].options().dtype(dtype).requires_grad(false));
     return sum;
@@ -117,8 +145,8 @@ ClippedSum clipped_sum(ClippingEngine& engine, const LossFn& loss, const PyTree&
     if (cuts[k] == cuts[k + 1]) continue;
     std::vector<at::Tensor> microbatch;
     for (const at::Tensor& tensor : batch) microbatch.push_back(tensor.narrow(0, cuts[k], cuts[k + 1] - cuts[k]));
-    MicrobatchResult result = engine.clip(loss, params, microbatch, options.clipping_norm);
-    count(result, options.clipping_norm, sum);
+    MicrobatchResult result = engine.clip(loss, params, microbatch, rule);
+    count(result, rule, sum);
     total.add(flat_sum(params, std::move(result.sum)));
   }
   sum.flat = total.finish(dtype);

@@ -15,7 +15,7 @@ void check_stored(at::ScalarType stored) {
                      "only float32 and float64 keep the bound", "use float32 parameters");
 }
 
-/// The largest values of `stored` that are at most `values` (float64, in [0, 1]), as float64.
+/// The largest values of `stored` that are at most `values` (float64, finite, not negative), as float64.
 at::Tensor rounded_down(const at::Tensor& values, at::ScalarType stored) {
   if (stored == at::kDouble) return values;
   const at::Tensor nearest = values.to(stored);
@@ -47,8 +47,14 @@ double smallest_clipping_norm(at::ScalarType stored) {
 //   5. Where the coefficient is capped at 1, raw >= 1 gives b <= C, and the contribution is g itself: no rounding at
 //   all.
 //
+//
+// Automatic clipping divides by fl(b + gamma) in place of b. That is one more factor of 1 + v in 1., where there is
+// room for many, and C / (b + gamma) <= C / b. Its coefficients exceed 1 without harm: 2. to 4. hold for any c.
+//
 // So the cost of certainty is 8u of the norm, 5e-7 in float32; examples within that margin below C are shrunk as well.
-at::Tensor clip_coefficients(const at::Tensor& norm_bounds, double clipping_norm, at::ScalarType stored) {
+at::Tensor clip_coefficients(const at::Tensor& norm_bounds, const ClippingRule& rule, std::size_t group,
+                             at::ScalarType stored) {
+  const double clipping_norm = rule.clipping_norm(group);
   if (!std::isfinite(clipping_norm) || clipping_norm < smallest_clipping_norm(stored))
     throw UsageError("clipping_norm cannot be " + format_double(clipping_norm),
                      std::string("contributions in ") + at::toString(stored) + " need a finite norm of at least " +
@@ -56,10 +62,15 @@ at::Tensor clip_coefficients(const at::Tensor& norm_bounds, double clipping_norm
   const double unit_roundoff = stored == at::kFloat ? 0x1p-24 : 0x1p-53;
   const double both_subnormal_errors = 2 * std::numeric_limits<double>::denorm_min();
   const at::Tensor bounds = norm_bounds.to(at::kDouble);
-  const at::Tensor ratio = at::full({}, clipping_norm, bounds.options()) / bounds;
-  const at::Tensor raw = ratio * (1 - 8 * unit_roundoff) - both_subnormal_errors;
-  const at::Tensor coefficients = rounded_down(raw.clamp(0, 1), stored);
+  const at::Tensor divisor = rule.gamma() ? bounds + *rule.gamma() : bounds;
+  const at::Tensor ratio = at::full({}, clipping_norm, bounds.options()) / divisor;
+  const at::Tensor raw = (ratio * (1 - 8 * unit_roundoff) - both_subnormal_errors).clamp_min(0);
+  const at::Tensor coefficients = rounded_down(rule.gamma() ? raw : raw.clamp_max(1), stored);
   return at::where(bounds.isfinite(), coefficients, at::zeros({}, bounds.options()));
+}
+
+at::Tensor clip_coefficients(const at::Tensor& norm_bounds, double clipping_norm, at::ScalarType stored) {
+  return clip_coefficients(norm_bounds, ClippingRule(clipping_norm), 0, stored);
 }
 
 at::ScalarType stored_dtype(const PyTree& params) {

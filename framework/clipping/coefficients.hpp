@@ -3,6 +3,7 @@
 #include <ATen/core/ScalarType.h>
 #include <ATen/core/Tensor.h>
 
+#include <ripieno/framework/clipping/clipping_rule.hpp>
 #include <ripieno/framework/core/pytree.hpp>
 
 namespace ripieno {
@@ -19,6 +20,11 @@ namespace ripieno {
 /// to `stored`, cannot exceed clipping_norm; exactly 0 where the bound is not finite. UsageError for another dtype, or
 /// a clipping norm that is not finite or below smallest_clipping_norm(stored).
 [[nodiscard]] at::Tensor clip_coefficients(const at::Tensor& norm_bounds, double clipping_norm, at::ScalarType stored);
+
+/// The same for one group of a rule. For automatic clipping the factors are clipping_norm / (bound + gamma), not
+/// limited to 1, made smaller likewise.
+[[nodiscard]] at::Tensor clip_coefficients(const at::Tensor& norm_bounds, const ClippingRule& rule, std::size_t group,
+                                           at::ScalarType stored);
 
 /// The dtype whose rounding governs contributions to these parameters: float32 if any leaf has it, else float64.
 /// UsageError naming the leaf when a leaf has any other dtype.

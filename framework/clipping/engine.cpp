@@ -29,6 +29,12 @@ std::int64_t check_batch(std::span<const at::Tensor> batch) {
   return batch[0].size(0);
 }
 
+at::Tensor norm_over_groups(std::span<const at::Tensor> group_norms) {
+  at::Tensor norms = group_norms[0];
+  for (const at::Tensor& group : group_norms.subspan(1)) norms = at::hypot(norms, group);
+  return norms;
+}
+
 void check_losses(const at::Tensor& losses, std::int64_t n) {
   const std::string why = "clipping needs one loss per example, shape [" + std::to_string(n) + "] here";
   const std::string advice =

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <ripieno/framework/clipping/clipping_rule.hpp>
 #include <ripieno/framework/core/pytree.hpp>
 #include <span>
 #include <string_view>
@@ -25,6 +26,8 @@ struct MicrobatchResult {
   /// float64 [n]: L2 norm of each example's gradient over all leaves, before clipping; not finite where the gradient is
   /// not.
   at::Tensor norms;
+  /// The same over each group of the rule; one entry where it has one group.
+  std::vector<at::Tensor> group_norms{};
   /// bool [n]: false where the loss or any entry of the gradient is NaN or infinite. That example adds exactly zero to
   /// the sum (invariant P6): it is left out or overwritten, never multiplied by zero.
   at::Tensor finite;
@@ -39,11 +42,12 @@ class ClippingEngine {
   /// "loop", "bookkeeping", "vmap"
   [[nodiscard]] virtual std::string_view name() const = 0;
 
-  /// Each example's gradient is scaled to norm <= clipping_norm as stored (invariant P5), then summed.
+  /// Each example's gradient is scaled as the rule says, so that its norm as stored is within the bound of each group
+  /// (invariant P5), then summed.
   /// `params`: float32 or float64 leaves without autograd history. `batch`: at least one tensor, first dimensions equal
   /// and at least 1. Throws UsageError for a loss that the engine cannot serve.
   virtual MicrobatchResult clip(const LossFn& loss, const PyTree& params, std::span<const at::Tensor> batch,
-                                double clipping_norm) = 0;
+                                const ClippingRule& rule) = 0;
 
  protected:
   ClippingEngine() = default;
@@ -54,6 +58,9 @@ class ClippingEngine {
 /// The number of examples n: the common first dimension of the batch tensors. UsageError when there is no tensor, one
 /// is a scalar, or their first dimensions differ.
 std::int64_t check_batch(std::span<const at::Tensor> batch);
+
+/// Norms over all leaves from those of their groups; at least one group.
+[[nodiscard]] at::Tensor norm_over_groups(std::span<const at::Tensor> group_norms);
 
 /// UsageError, with advice, unless `losses` is a floating point tensor of shape [n] that depends on the parameters. For
 /// engines: the loss as evaluated on fresh parameter leaves.

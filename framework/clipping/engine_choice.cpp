@@ -42,8 +42,8 @@ std::optional<std::string> difference(const MicrobatchResult& result, const Micr
 /// The engines on made-up examples: which ones serve this loss?
 class Trial {
  public:
-  Trial(const LossFn& loss, const PyTree& params, std::span<const at::Tensor> batch, double clipping_norm)
-      : loss_(loss), clipping_norm_(clipping_norm), examples_(bookkeeping::make_up_examples(loss, params, batch)) {
+  Trial(const LossFn& loss, const PyTree& params, std::span<const at::Tensor> batch, const ClippingRule& rule)
+      : loss_(loss), rule_(rule), examples_(bookkeeping::make_up_examples(loss, params, batch)) {
     // The loop comes first: what it refuses (a scalar loss, say) is a mistake that no engine can serve.
     oracle_ = run(*make_loop_engine());
     comparable_ = !generator_.moved() && oracle_.finite.all().item<bool>();
@@ -74,12 +74,12 @@ class Trial {
 
  private:
   [[nodiscard]] MicrobatchResult run(ClippingEngine& engine) const {
-    return engine.clip(loss_, examples_.params, examples_.batch, clipping_norm_);
+    return engine.clip(loss_, examples_.params, examples_.batch, rule_);
   }
 
   const bookkeeping::GeneratorGuard generator_;  // first: the trial leaves the random numbers of the training alone
   const LossFn& loss_;
-  double clipping_norm_;
+  const ClippingRule& rule_;
   bookkeeping::MadeUpExamples examples_;
   MicrobatchResult oracle_;
   bool comparable_ = false;  ///< two runs give the same: nothing is drawn (dropout), nothing overflows
@@ -92,9 +92,9 @@ class AutomaticEngine final : public ClippingEngine {
   [[nodiscard]] std::string_view name() const override { return chosen_ ? chosen_->name() : "automatic"; }
 
   MicrobatchResult clip(const LossFn& loss, const PyTree& params, std::span<const at::Tensor> batch,
-                        double clipping_norm) override {
-    if (!chosen_) chosen_ = choose(Trial(loss, params, batch, clipping_norm));
-    return chosen_->clip(loss, params, batch, clipping_norm);
+                        const ClippingRule& rule) override {
+    if (!chosen_) chosen_ = choose(Trial(loss, params, batch, rule));
+    return chosen_->clip(loss, params, batch, rule);
   }
 
  private:

@@ -87,7 +87,7 @@ class Check {
     const double clipping_norm = mean > k_tiny ? mean : 1;  // between the norms, so that some are clipped
     const Graph graph = trace_again(examples_.batch);
     const ClippedGraph clipped = clip_graph(graph, plan_,
-                                            {.clipping_norm = clipping_norm,
+                                            {.rule = clipping_norm,
                                              .stored = stored_,
                                              .form = form,
                                              .max_spread = std::numeric_limits<double>::infinity()});

@@ -2,9 +2,9 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
-#include <limits>
 #include <ripieno/framework/clipping/coefficients.hpp>
 #include <ripieno/framework/clipping/graph_synthetic.hpp>
+#include <ripieno/framework/clipping/per_example_clip.hpp>
 #include <ripieno/framework/clipping/per_example_gradient.hpp>
 #include <ripieno/framework/clipping/vmap_engine.hpp>
 #include <ripieno/framework/clipping/vmap_grad.hpp>
@@ -43,19 +43,15 @@ std::vector<PerExampleGradientPtr> stored_gradients(Tensors rows, const Tensors&
 
 /// Norms and sum are of the same stored bits, so the bound holds however functorch computed them (invariant P5); a
 /// masked example's row is skipped (P6).
-MicrobatchResult clip_stored(PerExampleGradients computed, const Tensors& leaves, double clipping_norm,
+MicrobatchResult clip_stored(PerExampleGradients computed, const Tensors& leaves, const ClippingRule& rule,
                              at::ScalarType stored) {
   const at::NoGradGuard no_grad;
-  MicrobatchResult result;
-  result.losses = computed.losses.to(at::kDouble);
-  const std::vector<PerExampleGradientPtr> gradients = stored_gradients(std::move(computed.gradients), leaves);
-  result.norms = bookkeeping::norm_bounds(gradients, result.losses.size(0));
-  result.finite = result.losses.isfinite().logical_and(result.norms.isfinite());
-  const at::Tensor weights = clip_coefficients(
-      at::where(result.finite, result.norms, std::numeric_limits<double>::infinity()), clipping_norm, stored);
+  std::vector<PerExampleGradientPtr> gradients = stored_gradients(std::move(computed.gradients), leaves);
+  auto [result, weights, postponed] = bookkeeping::judge(gradients, computed.losses, {.rule = rule, .stored = stored});
   for (std::size_t leaf = 0; leaf < leaves.size(); ++leaf)
-    result.sum.push_back(gradients[leaf] ? gradients[leaf]->weighted_sum(weights) : at::zeros_like(leaves[leaf]));
-  return result;
+    result.sum.push_back(gradients[leaf] ? gradients[leaf]->weighted_sum(weights[rule.group_of(leaf)])
+                                         : at::zeros_like(leaves[leaf]));
+  return std::move(result);
 }
 
 /// The results of a microbatch's parts, put together. Sums of s contributions, added up k times in their own dtype,
@@ -70,13 +66,21 @@ class Joined {
       for (std::size_t leaf = 0; leaf < sum_.size(); ++leaf) sum_[leaf].add_(part.sum[leaf]);
     losses_.push_back(std::move(part.losses));
     norms_.push_back(std::move(part.norms));
+    group_norms_.resize(part.group_norms.size());
+    for (std::size_t group = 0; group < group_norms_.size(); ++group)
+      group_norms_[group].push_back(std::move(part.group_norms[group]));
     finite_.push_back(std::move(part.finite));
   }
 
-  MicrobatchResult finish() { return {std::move(sum_), at::cat(losses_), at::cat(norms_), at::cat(finite_)}; }
+  MicrobatchResult finish() {
+    Tensors group_norms;
+    for (const Tensors& parts : group_norms_) group_norms.push_back(at::cat(parts));
+    return {std::move(sum_), at::cat(losses_), at::cat(norms_), std::move(group_norms), at::cat(finite_)};
+  }
 
  private:
   Tensors sum_, losses_, norms_, finite_;
+  std::vector<Tensors> group_norms_;
 };
 
 class VmapEngine final : public ClippingEngine {
@@ -86,7 +90,7 @@ class VmapEngine final : public ClippingEngine {
   [[nodiscard]] std::string_view name() const override { return "vmap"; }
 
   MicrobatchResult clip(const LossFn& loss, const PyTree& params, std::span<const at::Tensor> batch,
-                        double clipping_norm) override {
+                        const ClippingRule& rule) override {
     const at::ScalarType stored = stored_dtype(params);
     const std::int64_t n = check_batch(batch);
     if (!loss_checked_) check_loss(loss, params, batch);
@@ -99,7 +103,7 @@ class VmapEngine final : public ClippingEngine {
     for (std::int64_t begin = 0; begin < n; begin += at_once) {
       Tensors part;
       for (const at::Tensor& tensor : batch) part.push_back(tensor.narrow(0, begin, std::min(at_once, n - begin)));
-      joined.add(clip_stored(vmap_grad(loss, constants, part), leaves, clipping_norm, stored));
+      joined.add(clip_stored(vmap_grad(loss, constants, part), leaves, rule, stored));
     }
     return joined.finish();
   }

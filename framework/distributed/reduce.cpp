@@ -21,12 +21,18 @@ namespace {
 struct Summand {
   const PyTree& tree;
   double max_norm;
+  const std::optional<PerGroup>& group_norms;
   Extent extent;
 };
 
-/// Paths, shapes and dtypes of all leaves in 128 bits.
-std::string structure_hash(const PyTree& tree) {
-  const auto digest = sha256(join(tree.paths()) + '\n' + detail::describe_tensors(tree.leaves()));
+/// Paths, shapes, dtypes and, where groups were clipped apart, bounds of all leaves in 128 bits.
+std::string structure_hash(const Summand& summand) {
+  const std::vector<std::string> paths = summand.tree.paths();
+  std::string text = join(paths) + '\n' + detail::describe_tensors(summand.tree.leaves());
+  if (summand.group_norms) {
+    for (const std::string& path : paths) text += "\nat most " + format_double(summand.group_norms->at(path));
+  }
+  const auto digest = sha256(text);
   return to_hex(std::span(digest).first(16));
 }
 
@@ -34,7 +40,7 @@ std::string description(const Summand& summand) {
   const auto leaves = summand.tree.leaves();
   const std::string dtype = leaves.empty() ? "no" : at::toString(leaves.front().scalar_type());
   return "max_norm " + format_double(summand.max_norm) + ", " + std::to_string(summand.tree.numel()) + " " + dtype +
-         " values in " + std::to_string(leaves.size()) + " leaves of structure " + structure_hash(summand.tree) + ", " +
+         " values in " + std::to_string(leaves.size()) + " leaves of structure " + structure_hash(summand) + ", " +
          (summand.extent == Extent::local ? "a sum of this rank" : "a sum of all ranks");
 }
 
@@ -93,8 +99,8 @@ PyTree sum_over_ranks(const PyTree& tree, const Communicator& communicator, bool
 
 Clipped<PyTree> summed(const Clipped<PyTree>& gradients, const Communicator& communicator, bool in_place) {
   const OperationScope scope("sum_gradients");
-  check({gradients.tree(), gradients.max_norm(), gradients.extent()}, communicator);
-  return {sum_over_ranks(gradients.tree(), communicator, in_place), gradients.max_norm(), Extent::global};
+  check({gradients.tree(), gradients.max_norm(), gradients.group_norms(), gradients.extent()}, communicator);
+  return gradients.with_tree(sum_over_ranks(gradients.tree(), communicator, in_place), Extent::global);
 }
 
 struct RankNoise {
@@ -142,7 +148,7 @@ Clipped<PyTree> sum_gradients_(const Clipped<PyTree>& gradients) {
 
 Noised<PyTree> sum_gradients(const Noised<PyTree>& gradients, const Communicator& communicator) {
   const OperationScope scope("sum_gradients");
-  check({gradients.tree(), gradients.max_norm(), gradients.extent()}, communicator);
+  check({gradients.tree(), gradients.max_norm(), gradients.group_norms(), gradients.extent()}, communicator);
   const std::vector<RankNoise> noise = gather_noise(gradients, communicator);
   check_keys_differ(noise);
   double variance = 0;

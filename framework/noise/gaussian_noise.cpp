@@ -65,14 +65,20 @@ void check_leaf(const at::Tensor& leaf, const std::string& path, double stddev) 
   }
 }
 
+/// Where noise comes from: a stream of deviates and the threads that make them.
+struct Source {
+  const Key& key;
+  std::uint64_t step;
+  int threads;
+};
+
 /// inout[i] += the deviate at position + i, made as a Deviate.
 template <class Deviate, class T>
-void add_in_blocks(std::span<T> inout, const GaussianNoiseOptions& options, std::uint64_t step, std::uint64_t position,
-                   double stddev) {
+void add_in_blocks(std::span<T> inout, const Source& source, std::uint64_t position, double stddev) {
   std::vector<Deviate> noise(std::min(k_block, inout.size()));
   for (std::size_t begin = 0; begin < inout.size(); begin += k_block) {
     const std::size_t size = std::min(k_block, inout.size() - begin);
-    fill_normal(std::span(noise).first(size), *options.key, step, position + begin, stddev, options.threads);
+    fill_normal(std::span(noise).first(size), source.key, source.step, position + begin, stddev, source.threads);
     for (std::size_t i = 0; i < size; ++i) inout[begin + i] += noise[i];
   }
 }
@@ -83,14 +89,42 @@ void check_flat(const at::Tensor& flat) {
 }
 
 // leaf: contiguous; element 0 takes the deviate at `position`.
-void add_noise_(const at::Tensor& leaf, const GaussianNoiseOptions& options, std::uint64_t step, std::uint64_t position,
-                double stddev) {
+void add_noise_(const at::Tensor& leaf, const Source& source, std::uint64_t position, double stddev) {
   const auto size = static_cast<std::size_t>(leaf.numel());
   if (leaf.scalar_type() == at::kFloat) {
-    add_normal(std::span(leaf.mutable_data_ptr<float>(), size), *options.key, step, position, stddev, options.threads);
+    add_normal(std::span(leaf.mutable_data_ptr<float>(), size), source.key, source.step, position, stddev,
+               source.threads);
   } else {
-    add_in_blocks<double>(std::span(leaf.mutable_data_ptr<double>(), size), options, step, position, stddev);
+    add_in_blocks<double>(std::span(leaf.mutable_data_ptr<double>(), size), source, position, stddev);
   }
+}
+
+/// A copy of the tree with noise of deviation `stddev_of(path)` in each leaf; the tree itself where all are zero.
+template <class F>
+PyTree with_noise(const PyTree& tree, const Source& source, F stddev_of) {
+  const std::vector<std::string> paths = tree.paths();
+  std::vector<at::Tensor> leaves = tree.leaves();
+  std::uint64_t position = 0;
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    const double deviation = stddev_of(paths[i]);
+    if (deviation > 0) {
+      leaves[i] = leaves[i].detach().clone(at::MemoryFormat::Contiguous);
+      add_noise_(leaves[i], source, position, deviation);
+    }
+    position += static_cast<std::uint64_t>(leaves[i].numel());
+  }
+  return tree.with_leaves(leaves);
+}
+
+template <class F>
+void check_leaves(const PyTree& tree, F stddev_of) {
+  const std::vector<std::string> paths = tree.paths();
+  const std::vector<at::Tensor> leaves = tree.leaves();
+  for (std::size_t i = 0; i < leaves.size(); ++i) check_leaf(leaves[i], paths[i], stddev_of(paths[i]));
+}
+
+double sum_of_bounds(const Clipped<PyTree>& clipped) {
+  return clipped.group_norms() ? clipped.group_norms()->sum() : clipped.max_norm();
 }
 
 }  // namespace
@@ -100,23 +134,63 @@ GaussianNoise::GaussianNoise(GaussianNoiseOptions options) : options_(std::move(
 std::pair<Noised<PyTree>, GaussianNoiseState> GaussianNoise::operator()(const Clipped<PyTree>& clipped,
                                                                         const GaussianNoiseState& state) const {
   check_extent(clipped.extent());
-  const double deviation = stddev(clipped.max_norm());
-  const std::vector<std::string> paths = clipped.tree().paths();
-  std::vector<at::Tensor> leaves = clipped.tree().leaves();
-  for (std::size_t i = 0; i < leaves.size(); ++i) check_leaf(leaves[i], paths[i], deviation);
-  authorise(state.step);
-
-  if (deviation > 0) {
-    std::uint64_t position = 0;
-    for (at::Tensor& leaf : leaves) {
-      leaf = leaf.detach().clone(at::MemoryFormat::Contiguous);
-      add_noise_(leaf, options_, static_cast<std::uint64_t>(state.step), position, deviation);
-      position += static_cast<std::uint64_t>(leaf.numel());
-    }
+  if (clipped.group_norms()) {
+    const double bounds = sum_of_bounds(clipped);
+    check_leaves(clipped.tree(),
+                 [&](const std::string& path) { return shared_stddev(clipped.group_norms()->at(path), bounds); });
+    authorise(state.step);
+    return {noised_share(clipped, bounds, state.step, *options_.key), next_state(state)};
   }
-  return {Noised<PyTree>(clipped.tree().with_leaves(leaves), clipped.max_norm(), deviation, key_fingerprint(),
+  const double deviation = stddev(clipped.max_norm());
+  const auto same = [deviation](const std::string&) { return deviation; };
+  check_leaves(clipped.tree(), same);
+  authorise(state.step);
+  const Source source{*options_.key, static_cast<std::uint64_t>(state.step), options_.threads};
+  return {Noised<PyTree>(with_noise(clipped.tree(), source, same), clipped.max_norm(), deviation, key_fingerprint(),
                          clipped.extent()),
-          GaussianNoiseState{.step = state.step + 1, .key_fingerprint = key_fingerprint()}};
+          next_state(state)};
+}
+
+std::pair<NoisedPair<PyTree>, GaussianNoiseState> GaussianNoise::operator()(const ClippedPair<PyTree>& clipped,
+                                                                            const GaussianNoiseState& state) const {
+  const double bounds = sum_of_bounds(clipped.first) + sum_of_bounds(clipped.second);
+  for (const Clipped<PyTree>* sum : {&clipped.first, &clipped.second}) {
+    check_extent(sum->extent());
+    check_leaves(sum->tree(), [&](const std::string& path) {
+      return shared_stddev(sum->group_norms() ? sum->group_norms()->at(path) : sum->max_norm(), bounds);
+    });
+  }
+  authorise(state.step);
+  return {{noised_share(clipped.first, bounds, state.step, fold_in(*options_.key, "first of a pair")),
+           noised_share(clipped.second, bounds, state.step, fold_in(*options_.key, "second of a pair"))},
+          next_state(state)};
+}
+
+double GaussianNoise::shared_stddev(double bound, double all_bounds) const {
+  constexpr double k_rounded_up = 1 + 0x1p-50;
+  return stddev(std::sqrt(bound) * std::sqrt(all_bounds) * k_rounded_up);
+}
+
+Noised<PyTree> GaussianNoise::noised_share(const Clipped<PyTree>& clipped, double all_bounds, std::int64_t step,
+                                           const Key& key) const {
+  const Source source{key, static_cast<std::uint64_t>(step), options_.threads};
+  if (!clipped.group_norms()) {
+    const double deviation = shared_stddev(clipped.max_norm(), all_bounds);
+    PyTree noisy = with_noise(clipped.tree(), source, [deviation](const std::string&) { return deviation; });
+    return {std::move(noisy), clipped.max_norm(), deviation, fingerprint(key), clipped.extent()};
+  }
+  const auto deviation_of = [&](double bound) { return shared_stddev(bound, all_bounds); };
+  PyTree noisy = with_noise(clipped.tree(), source,
+                            [&](const std::string& path) { return deviation_of(clipped.group_norms()->at(path)); });
+  if (options_.noise_multiplier == 0)
+    return {std::move(noisy), clipped.max_norm(), 0, fingerprint(key), clipped.extent()};
+  std::vector<double> deviations;
+  for (const double bound : clipped.group_norms()->ordered_values()) deviations.push_back(deviation_of(bound));
+  return {std::move(noisy), clipped, clipped.group_norms()->with_values(deviations), fingerprint(key)};
+}
+
+GaussianNoiseState GaussianNoise::next_state(const GaussianNoiseState& state) const {
+  return {.step = state.step + 1, .key_fingerprint = key_fingerprint()};
 }
 
 double GaussianNoise::apply_(const at::Tensor& flat, double max_norm, std::int64_t step, std::int64_t position) const {
@@ -125,7 +199,8 @@ double GaussianNoise::apply_(const at::Tensor& flat, double max_norm, std::int64
   check_leaf(flat, "", deviation);
   authorise(step);
   if (deviation > 0) {
-    add_noise_(flat, options_, static_cast<std::uint64_t>(step), static_cast<std::uint64_t>(position), deviation);
+    const Source source{*options_.key, static_cast<std::uint64_t>(step), options_.threads};
+    add_noise_(flat, source, static_cast<std::uint64_t>(position), deviation);
   }
   return deviation;
 }
@@ -139,9 +214,9 @@ double GaussianNoise::apply_on_lattice_(const at::Tensor& units, double lattice_
   const double deviation = stddev(max_norm);
   authorise(step);
   if (deviation > 0) {
+    const Source source{*options_.key, static_cast<std::uint64_t>(step), options_.threads};
     const std::span values(units.mutable_data_ptr<std::int64_t>(), static_cast<std::size_t>(units.numel()));
-    add_in_blocks<std::int32_t>(values, options_, static_cast<std::uint64_t>(step),
-                                static_cast<std::uint64_t>(position), deviation / lattice_step);
+    add_in_blocks<std::int32_t>(values, source, static_cast<std::uint64_t>(position), deviation / lattice_step);
   }
   return deviation;
 }

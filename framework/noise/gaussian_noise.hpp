@@ -48,10 +48,12 @@ struct GaussianNoiseState {
 
 /// The Gaussian mechanism on a clipped sum: adds normal noise of standard deviation
 ///     noise_multiplier * max_norm * (1 + rho)
-/// to each element. One stream of deviates runs over the whole tree: element i of the flattened tree takes the deviate
-/// at position i of stream (key, step), so how the parameters are split into leaves does not matter, and every process
-/// that knows the key makes the same bits. Float32 leaves take a deviate rounded to float32, then one rounding of the
-/// sum; float64 leaves the same in double.
+/// to each element. Where groups of leaves were clipped apart, a group of bound C has noise of standard deviation
+///     noise_multiplier * sqrt(C * sum of all bounds) * (1 + rho),
+/// which together costs what noise_multiplier does, with less noise where bounds are small. One stream of deviates runs
+/// over the whole tree: element i of the flattened tree takes the deviate at position i of stream (key, step), so how
+/// the parameters are split into leaves does not matter, and every process that knows the key makes the same bits.
+/// Float32 leaves take a deviate rounded to float32, then one rounding of the sum; float64 leaves the same in double.
 ///
 /// The noise is a floating-point number added to a floating-point sum: no exact Gaussian on a lattice (Mironov, 2012).
 class GaussianNoise {
@@ -66,6 +68,11 @@ class GaussianNoise {
   /// dtype cannot hold. Passes on what the guard throws. Not collective.
   [[nodiscard]] std::pair<Noised<PyTree>, GaussianNoiseState> operator()(const Clipped<PyTree>& clipped,
                                                                          const GaussianNoiseState& state) const;
+  /// Both sums of a pair, as one release that costs what noise_multiplier does: with S the sum of all bounds of both, a
+  /// bound C has noise of standard deviation noise_multiplier * sqrt(C * S) * (1 + rho). Each sum has a stream of its
+  /// own.
+  [[nodiscard]] std::pair<NoisedPair<PyTree>, GaussianNoiseState> operator()(const ClippedPair<PyTree>& clipped,
+                                                                             const GaussianNoiseState& state) const;
   /// Noise is added once: a second time would break the published standard deviation.
   std::pair<Noised<PyTree>, GaussianNoiseState> operator()(const Noised<PyTree>&,
                                                            const GaussianNoiseState&) const = delete;
@@ -92,6 +99,12 @@ class GaussianNoise {
  private:
   void check_extent(Extent extent) const;
   void authorise(std::int64_t step) const;
+  [[nodiscard]] GaussianNoiseState next_state(const GaussianNoiseState& state) const;
+  /// The standard deviation where the bound is one of several whose sum is `all_bounds`.
+  [[nodiscard]] double shared_stddev(double bound, double all_bounds) const;
+  /// One sum of several that are released together.
+  [[nodiscard]] Noised<PyTree> noised_share(const Clipped<PyTree>& clipped, double all_bounds, std::int64_t step,
+                                            const Key& key) const;
 
   GaussianNoiseOptions options_;
 };

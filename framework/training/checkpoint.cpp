@@ -53,13 +53,17 @@ std::string secret_text(const RunSecret& secret) {
   return text;
 }
 
-std::int64_t integer(const std::string& text, const std::string& where) {
-  std::int64_t value = 0;
+template <class Number>
+Number number_in(const std::string& text, const std::string& where) {
+  Number value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size())
     throw DataError(where + " is damaged", "'" + text + "' is no number");
   return value;
 }
+
+std::int64_t integer(const std::string& text, const std::string& where) { return number_in<std::int64_t>(text, where); }
+double number(const std::string& text, const std::string& where) { return number_in<double>(text, where); }
 
 Checkpoint read_checkpoint(const std::filesystem::path& path, const TrainingState& like) {
   io::TensorFile file = io::read_tensor_file(path);
@@ -80,6 +84,14 @@ Checkpoint read_checkpoint(const std::filesystem::path& path, const TrainingStat
   checkpoint.state.optimizer.momentum = take_tensors("momentum.", like.optimizer.momentum, file, where);
   checkpoint.state.optimizer.step = integer(text("optimizer_step"), where);
   checkpoint.state.noise.step = integer(text("step"), where);
+  if (auto& clipping = checkpoint.state.clipping) {
+    clipping->step = checkpoint.state.noise.step;
+    // A run that was amended to adaptive clipping has none, and one with other limits may have one outside them.
+    if (file.attributes.contains("clipping_norm")) {
+      clipping->clipping_norms = {std::clamp(number(text("clipping_norm"), where), clipping->rule.clipping_norm_min,
+                                             clipping->rule.clipping_norm_max)};
+    }
+  }
   return checkpoint;
 }
 
@@ -95,15 +107,16 @@ void CheckpointFolder::write(const Checkpoint& checkpoint) const {
   add_tensors("params.", checkpoint.state.params, tensors);
   add_tensors("momentum.", checkpoint.state.optimizer.momentum, tensors);
   const std::filesystem::path path = folder_ / file_name(checkpoint.state.step());
-  io::write_tensor_file(path,
-                        {{"format", k_format},
-                         {"step", std::to_string(checkpoint.state.step())},
-                         {"optimizer_step", std::to_string(checkpoint.state.optimizer.step)},
-                         {"secret", secret_text(checkpoint.secret)},
-                         {"setup", checkpoint.setup},
-                         {"ledger_head", checkpoint.ledger_head},
-                         {"ledger_bytes", std::to_string(checkpoint.ledger_bytes)}},
-                        tensors, io::Readers::owner_only, io::Overwrite::replace);
+  std::map<std::string, std::string> attributes{{"format", k_format},
+                                                {"step", std::to_string(checkpoint.state.step())},
+                                                {"optimizer_step", std::to_string(checkpoint.state.optimizer.step)},
+                                                {"secret", secret_text(checkpoint.secret)},
+                                                {"setup", checkpoint.setup},
+                                                {"ledger_head", checkpoint.ledger_head},
+                                                {"ledger_bytes", std::to_string(checkpoint.ledger_bytes)}};
+  if (checkpoint.state.clipping)
+    attributes.emplace("clipping_norm", format_double(checkpoint.state.clipping->clipping_norms.front()));
+  io::write_tensor_file(path, attributes, tensors, io::Readers::owner_only, io::Overwrite::replace);
   const std::vector<std::filesystem::path> all = files();
   for (std::size_t i = static_cast<std::size_t>(keep_); i < all.size(); ++i) std::filesystem::remove(all[i]);
 }

@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <ripieno/accounting/ledger/clipping_plan.hpp>
 #include <string>
-#include <vector>
 #include <vector>
 
 namespace ripieno {
@@ -33,6 +33,7 @@ struct TrainConfig {
   std::string loss = "cross-entropy";
   std::vector<std::string> freeze;
   std::optional<std::filesystem::path> init_from;
+  std::string precision = "fp32";
   // privacy
   double expected_batch = 0;
   std::optional<double> epochs;
@@ -42,6 +43,8 @@ struct TrainConfig {
   double delta = 0;
   std::int64_t reserve_steps = 0;
   double clipping_norm = 0;
+  std::string clipping = "fixed";
+  AdaptivePlan adaptive;
   std::optional<std::uint64_t> insecure_seed;
   std::string noise_from = "every-rank";
   // optimizer

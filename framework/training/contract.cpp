@@ -10,11 +10,38 @@
 
 namespace ripieno {
 
+ClippingRule clipping_rule(const PrivacyPlan& plan, const PyTree& params, double clipping_norm) {
+  switch (plan.clipping()) {
+    case ClippingKind::fixed:
+    case ClippingKind::adaptive:
+      break;
+    case ClippingKind::per_layer: {
+      const PerGroup layers = per_layer(params, clipping_norm);
+      return {layers.ordered_values(), layers.group_of_leaves(params)};
+    }
+    case ClippingKind::automatic:
+      return ClippingRule(clipping_norm).automatic(k_automatic_gamma);
+  }
+  return ClippingRule(clipping_norm);
+}
+
+std::optional<AdaptiveClipState> adaptive_clip_state(const PrivacyPlan& plan, const Key& key) {
+  const std::optional<AdaptivePlan> adaptive = plan.adaptive();
+  if (!adaptive) return std::nullopt;
+  return AdaptiveClipState{.rule = {.target_quantile = adaptive->target_quantile,
+                                    .learning_rate = adaptive->learning_rate,
+                                    .clipping_norm_min = adaptive->clipping_norm_min,
+                                    .clipping_norm_max = adaptive->clipping_norm_max,
+                                    .fraction_noise_std = adaptive->fraction_noise_std,
+                                    .expected_batch_size = plan.expected_batch()},
+                           .key = key,
+                           .clipping_norms = {plan.clipping_norm()}};
+}
+
 ClippedSum clipped_sum(ClippingEngine& engine, const LossFn& loss, const PrivacyPlan& plan, const PyTree& params,
-                       const Batch& batch) {
-  ClippingOptions options{.clipping_norm = plan.clipping_norm()};
-  if (plan.wide_wire()) options.sum_dtype = at::kDouble;
-  return clipped_sum(engine, loss, params, std::array{batch.x, batch.y}, plan.microbatch_cuts(batch.ids), options);
+                       const Batch& batch, double clipping_norm) {
+  return clipped_sum(engine, loss, params, std::array{batch.x, batch.y}, plan.microbatch_cuts(batch.ids),
+                     clipping_rule(plan, params, clipping_norm), plan.wide_wire() ? at::kDouble : at::kFloat);
 }
 
 namespace {
@@ -63,7 +90,8 @@ ClippedSum lattice_sum(ClippingEngine& engine, const LossFn& loss, const Privacy
   auto* const units = sum.flat.mutable_data_ptr<std::int64_t>();
   const std::vector<std::int64_t> cuts = plan.microbatch_cuts(batch.ids);
   for (std::size_t k = 0; k + 1 < cuts.size(); ++k) {
-    const ClippedSum part = clipped_sum(engine, loss, plan, params, sliced(batch, cuts[k], cuts[k + 1]));
+    const ClippedSum part =
+        clipped_sum(engine, loss, plan, params, sliced(batch, cuts[k], cuts[k + 1]), plan.clipping_norm());
     add_counts(part, sum);
     AT_DISPATCH_FLOATING_TYPES(part.flat.scalar_type(), "lattice_sum", [&] {
       add_rounded(units, part.flat.const_data_ptr<scalar_t>(), static_cast<std::size_t>(part.flat.numel()),
@@ -79,17 +107,21 @@ PlannedGradFn::PlannedGradFn(LossFn loss, const PrivacyPlan& plan, EngineKind en
     throw UsageError("a plan with reproducible sums cannot make floating point ones", {},
                      "call lattice_sum, or plan for Reduction::fast");
   }
+  if (plan.adaptive()) {
+    throw UsageError("clipped_grad cannot follow a plan of adaptive clipping", "the clipping norm changes every step",
+                     "use train_step with .adaptive = adaptive_clip_state(plan, key)");
+  }
 }
 
 std::pair<Clipped<PyTree>, FixedClipState> PlannedGradFn::operator()(const PyTree& params, const Batch& batch,
                                                                      FixedClipState state) const {
-  const ClippedSum sum = clipped_sum(*engine_, loss_, plan_, params, batch);
+  const ClippedSum sum = clipped_sum(*engine_, loss_, plan_, params, batch, plan_.clipping_norm());
   return {Clipped<PyTree>(unflatten(params, sum.flat), plan_.clipping_norm(), Extent::local), state};
 }
 
 std::pair<GaussianNoise, GaussianNoiseState> gaussian_noise(const PrivacyPlan& plan, const Ledger& ledger,
                                                             const Key& key, int threads) {
-  return gaussian_noise({.noise_multiplier = plan.noise_multiplier(),
+  return gaussian_noise({.noise_multiplier = plan.gradient_noise_multiplier(),
                          .key = key,
                          .rho = plan.rho(),
                          .guard = [&ledger](std::int64_t step) { ledger.require_recorded(step); },

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <ripieno/accounting/ledger/plan.hpp>
+#include <ripieno/framework/clipping/adaptive.hpp>
 #include <ripieno/framework/clipping/clipped_grad.hpp>
 #include <ripieno/framework/noise/gaussian_noise.hpp>
 #include <ripieno/framework/sampling/batch.hpp>
@@ -12,10 +14,18 @@ namespace ripieno {
 
 // Clipper and noiser of one privacy plan (invariant P12); the sampler's constructor takes the plan itself.
 
-/// This rank's clipped sum over its part of a draw, with the plan's bound, its width of sums and its microbatches, for
-/// which the plan proved rho. The loss sees `batch.x` and `batch.y`. Throws as `clipped_sum`.
+/// How gradients of these parameters are clipped in a step of this clipping norm: that of the plan, unless its clipping
+/// is adaptive.
+[[nodiscard]] ClippingRule clipping_rule(const PrivacyPlan& plan, const PyTree& params, double clipping_norm);
+
+/// The state of step 0 of adaptive clipping under the plan; none where its clipping is another. `key`: secret, for the
+/// noise on the counts alone, the same on every rank.
+[[nodiscard]] std::optional<AdaptiveClipState> adaptive_clip_state(const PrivacyPlan& plan, const Key& key);
+
+/// This rank's clipped sum over its part of a draw, by the plan's rule at this clipping norm, its width of sums and its
+/// microbatches, for which the plan proved rho. The loss sees `batch.x` and `batch.y`. Throws as `clipped_sum`.
 [[nodiscard]] ClippedSum clipped_sum(ClippingEngine& engine, const LossFn& loss, const PrivacyPlan& plan,
-                                     const PyTree& params, const Batch& batch);
+                                     const PyTree& params, const Batch& batch, double clipping_norm);
 
 /// The same for a reproducible plan: `flat` is int64, in whole multiples of plan.lattice_step(). Each microbatch is
 /// computed from tensors of its own and rounded to the lattice, so that its part is the same on any number of ranks;
@@ -24,7 +34,8 @@ namespace ripieno {
                                      const PyTree& params, const Batch& batch);
 
 /// grad_fn(params, batch, state) -> {Clipped<PyTree>, next state}: what `clipped_grad(loss, plan)` returns. The sum is
-/// not normalised; divide the noised one by plan.expected_batch().
+/// not normalised; divide the noised one by plan.expected_batch(). UsageError for a plan of adaptive clipping, whose
+/// norm is a state of its own.
 class PlannedGradFn {
  public:
   /// UsageError for a reproducible plan, whose sums are no floating point tensors: `lattice_sum` makes those.
@@ -56,8 +67,9 @@ requires std::is_invocable_r_v<at::Tensor, const Loss&, const PyTree&, const at:
 }
 
 /// auto [noise_fn, noise_state] = gaussian_noise(plan, ledger, noise_key): the plan's noise, scaled to
-/// clipping_norm (1 + rho), made on `threads` threads, or ATen's number of them for 0. Refuses a step that `ledger` has
-/// not recorded (PrivacyError). `ledger` must outlive the result.
+/// max_norm (1 + rho), made on `threads` threads, or ATen's number of them for 0; where clipping is adaptive with
+/// plan.gradient_noise_multiplier(). Refuses a step that `ledger` has not recorded (PrivacyError). `ledger` must
+/// outlive the result.
 [[nodiscard]] std::pair<GaussianNoise, GaussianNoiseState> gaussian_noise(const PrivacyPlan& plan, const Ledger& ledger,
                                                                           const Key& key, int threads = 0);
 

@@ -13,6 +13,7 @@
 #include <ripieno/framework/training/data.hpp>
 #include <ripieno/framework/training/inputs.hpp>
 #include <ripieno/framework/training/model_file.hpp>
+#include <ripieno/framework/training/precision.hpp>
 #include <tuple>
 #include <utility>
 
@@ -75,14 +76,15 @@ void check_fit(const RunInputs& inputs) {
 }  // namespace
 
 LossFn loss_of(const RunInputs& inputs) {
-  return [forward = inputs.model.forward, loss = inputs.objective.loss](const PyTree& params,
-                                                                        std::span<const at::Tensor> batch) {
+  return [forward = inputs.precision == "bf16" ? in_bfloat16(inputs.model.forward) : inputs.model.forward,
+          loss = inputs.objective.loss](const PyTree& params, std::span<const at::Tensor> batch) {
     return loss(forward(params, batch[0]), batch[0], batch[1]);
   };
 }
 
 RunInputs open_inputs(const TrainConfig& config, const ModelFactory& make_model) {
   RunInputs inputs;
+  inputs.precision = config.precision;
   inputs.train = open_train_data(config);
   if (config.eval_data) {
     inputs.eval = open_eval_data(config);
@@ -114,7 +116,9 @@ PrivacyPlan make_plan(const TrainConfig& config, const RunInputs& inputs, int wo
                       .world_size = world_size,
                       .reduction = config.reduction == "reproducible" ? Reduction::reproducible : Reduction::fast,
                       .num_parameters = inputs.model.params.numel(),
-                      .secure_seed = !config.insecure_seed.has_value()};
+                      .secure_seed = !config.insecure_seed.has_value(),
+                      .clipping = clipping_kind(config.clipping),
+                      .adaptive = config.adaptive};
   options.steps = planned_steps(config, config.expected_batch / static_cast<double>(train.num_examples()));
   if (config.target_epsilon) options.noise_multiplier = calibrate_plan(options, *config.target_epsilon);
   return PrivacyPlan(options);

@@ -18,6 +18,7 @@ struct RunInputs {
   std::shared_ptr<const io::ShardSet> train;
   std::shared_ptr<const io::ShardSet> eval;  ///< null when no evaluation set was given
   bool eval_is_public = false;
+  std::string precision = "fp32";  ///< of the forward pass in training
   Model model;
   Objective objective;
   /// Of the run whose parameters --init-from took; that run may have cost the same people privacy.

@@ -39,12 +39,11 @@ class Bucket {
     seconds = seconds_since(start);
   }
 
-  void add_noise(std::int64_t step) const {
-    const double bound = parts_.plan.clipping_norm();
+  void add_noise(double max_norm, std::int64_t step) const {
     if (values_.scalar_type() == at::kLong) {
-      parts_.noise.apply_on_lattice_(values_, parts_.plan.lattice_step(), bound, step, begin_);
+      parts_.noise.apply_on_lattice_(values_, parts_.plan.lattice_step(), max_norm, step, begin_);
     } else {
-      parts_.noise.apply_(values_, bound, step, begin_);
+      parts_.noise.apply_(values_, max_norm, step, begin_);
     }
   }
 
@@ -64,7 +63,7 @@ std::vector<Bucket> cut(const StepParts& parts, const at::Tensor& flat) {
 }
 
 /// Collective. A bucket is noised as soon as it is there, while the next one is on its way.
-OverlapTimes sum_and_noise(const StepParts& parts, const at::Tensor& flat, std::int64_t step) {
+OverlapTimes sum_and_noise(const StepParts& parts, const at::Tensor& flat, double max_norm, std::int64_t step) {
   const std::vector<Bucket> buckets = cut(parts, flat);
   std::vector<double> sum_s(buckets.size());
   OverlapTimes times;
@@ -81,7 +80,7 @@ OverlapTimes sum_and_noise(const StepParts& parts, const at::Tensor& flat, std::
       sums[i].get();
       if (failure) continue;  // the thread still uses the buckets
       const auto noise_start = Clock::now();
-      if (!parts.release.noise_from_rank0 || parts.communicator.rank() == 0) buckets[i].add_noise(step);
+      if (!parts.release.noise_from_rank0 || parts.communicator.rank() == 0) buckets[i].add_noise(max_norm, step);
       times.noise_s += seconds_since(noise_start);
       times.sum_s += sum_s[i];
     } catch (...) {
@@ -107,9 +106,9 @@ double OverlapTimes::hidden_fraction() const {
   return shorter > 0 ? std::clamp((sum_s + noise_s - wall_s) / shorter, 0.0, 1.0) : 0;
 }
 
-Noised<PyTree> release_gradient(const StepParts& parts, const PyTree& params, const at::Tensor& flat,
+Noised<PyTree> release_gradient(const StepParts& parts, const PyTree& params, const at::Tensor& flat, double max_norm,
                                 std::int64_t step) {
-  const OverlapTimes times = sum_and_noise(parts, flat, step);
+  const OverlapTimes times = sum_and_noise(parts, flat, max_norm, step);
   if (OverlapTimes* const total = parts.release.times) {
     total->sum_s += times.sum_s;
     total->noise_s += times.noise_s;
@@ -118,9 +117,8 @@ Noised<PyTree> release_gradient(const StepParts& parts, const PyTree& params, co
   if (parts.release.noise_from_rank0) {
     parts.communicator.broadcast({static_cast<std::byte*>(flat.mutable_data_ptr()), flat.nbytes()}, 0);
   }
-  const double bound = parts.plan.clipping_norm();
-  return {released_tree(parts.plan, params, flat), bound, parts.noise.stddev(bound), parts.noise.key_fingerprint(),
-          Extent::global};
+  return {released_tree(parts.plan, params, flat), max_norm, parts.noise.stddev(max_norm),
+          parts.noise.key_fingerprint(), Extent::global};
 }
 
 }  // namespace ripieno

@@ -32,12 +32,12 @@ struct ReleaseOptions {
   OverlapTimes* times = nullptr;  ///< added to, where it is given
 };
 
-/// Collective. Sums the flat clipped sums of all ranks, int64 on a lattice or floating point, and adds the noise of
-/// `step`, in place. That all ranks mean the same sum was settled by the step's status and the plan's hash. The tree
-/// has the structure and dtype of `params`.
+/// Collective. Sums the flat clipped sums of all ranks, int64 on a lattice or floating point, to which each example
+/// contributed at most `max_norm`, and adds the noise of `step`, in place. That all ranks mean the same sum was settled
+/// by the step's status and the plan's hash. The tree has the structure and dtype of `params`.
 ///
 /// Volume: the numel values in ceil(numel / bucket_size) collectives, and once more where rank 0 makes the noise.
 [[nodiscard]] Noised<PyTree> release_gradient(const StepParts& parts, const PyTree& params, const at::Tensor& flat,
-                                              std::int64_t step);
+                                              double max_norm, std::int64_t step);
 
 }  // namespace ripieno

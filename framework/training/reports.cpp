@@ -1,4 +1,5 @@
 #include <ATen/Parallel.h>
+#include <sys/resource.h>
 
 #include <array>
 #include <cstdio>
@@ -14,6 +15,17 @@
 
 namespace ripieno {
 
+namespace {
+
+/// Largest resident size of this process so far. It depends on the sizes of draws.
+double peak_memory_mib() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) / 1024;
+}
+
+}  // namespace
+
 RunReports::RunReports(const TrainConfig& config, const PrivacyPlan& plan, bool writes)
     : config_(config),
       plan_(plan),
@@ -28,8 +40,10 @@ RunReports::RunReports(const TrainConfig& config, const PrivacyPlan& plan, bool 
 
 double RunReports::seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
 
-void RunReports::step_done(std::int64_t steps, std::int64_t records, const PrivateStatistics& statistics) {
+void RunReports::step_done(const TrainingState& state, std::int64_t records, const PrivateStatistics& statistics,
+                           double clipping_norm) {
   if (!writes_) return;
+  const std::int64_t steps = state.step();
   operator_log_.write({{"step", steps},
                        {"batch_size", statistics.batch_size},
                        {"num_clipped", statistics.num_clipped},
@@ -41,8 +55,9 @@ void RunReports::step_done(std::int64_t steps, std::int64_t records, const Priva
   metrics_.write({{"step", steps},
                   {"ledger_records", records},
                   {"epsilon", odometer_->epsilon(records)},
-                  {"noise_stddev_sum", plan_.noise_stddev()},
-                  {"noise_stddev_mean", plan_.noise_stddev() / plan_.expected_batch()},
+                  {"clipping_norm", clipping_norm},
+                  {"noise_stddev_sum", plan_.noise_stddev(clipping_norm)},
+                  {"noise_stddev_mean", plan_.noise_stddev(clipping_norm) / plan_.expected_batch()},
                   {"lr", config_.lr},
                   {"seconds", elapsed_s},
                   {"expected_examples_per_second", plan_.expected_batch() * static_cast<double>(steps) / elapsed_s}});
@@ -67,6 +82,7 @@ void RunReports::finish(const TrainingState& state, const RunInputs& inputs,
                         const std::optional<Evaluation>& evaluation) {
   if (!writes_) return;
   const double training_s = seconds();
+  operator_log_.write({{"peak_memory_mib_rank0", peak_memory_mib()}});
   const ledger::Analysis analysis = ledger::analyse({ledger::read(config_.out / "ledger.jsonl")});
   const accounting::Interval epsilon = ledger::epsilons(analysis, std::array{plan_.delta()}).front().epsilon;
   const std::string ledger_head = ledger::hash_text(analysis.ledgers.front().head);
@@ -125,9 +141,9 @@ void log_start(const Runtime& runtime, const PrivacyPlan& plan, const Model& mod
   }
   log::info("model " + model.name + " of " + std::to_string(model.params.numel()) + " parameters; " +
             std::to_string(plan.num_examples()) + " examples at sample rate " + format_double(plan.sample_rate()));
-  log::info("noise multiplier " + format_double(plan.noise_multiplier()) + ", clipping norm " +
-            format_double(plan.clipping_norm()) + ", rho " + format_double(plan.rho()) + ", microbatches of at most " +
-            std::to_string(plan.microbatch()));
+  log::info("noise multiplier " + format_double(plan.noise_multiplier()) + ", " + clipping_name(plan.clipping()) +
+            " clipping norm " + format_double(plan.clipping_norm()) + ", rho " + format_double(plan.rho()) +
+            ", microbatches of at most " + std::to_string(plan.microbatch()));
   if (plan.reproducible()) {
     log::info("sums are whole multiples of " + format_double(plan.lattice_step()) +
               ", the same bits on any number of ranks and threads");

@@ -22,8 +22,9 @@ class RunReports {
   /// there.
   RunReports(const TrainConfig& config, const PrivacyPlan& plan, bool writes);
 
-  /// After each step; `steps` is the number of steps done, `records` of those in the ledger.
-  void step_done(std::int64_t steps, std::int64_t records, const PrivateStatistics& statistics);
+  /// After each step. `state`: of the next one; `records`: of those in the ledger; `clipping_norm`: of the step done.
+  void step_done(const TrainingState& state, std::int64_t records, const PrivateStatistics& statistics,
+                 double clipping_norm);
   /// Epsilon, for people, when the ledger holds `records` step records.
   [[nodiscard]] std::string epsilon_note(std::int64_t records) const;
   /// At the end: where the time went, to the operator log.

@@ -1,6 +1,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -64,8 +65,8 @@ void check_contract(const ledger::Ledger& book, const PrivacyPlan& plan, const T
   log::warning("the plan is amended: " + join(differences) + "; epsilon composes the steps under both plans");
 }
 
-/// The ledger's beginning must be the ledger that the checkpoint saw: its chain is verified, so the hash of the line that
-/// ends there tells.
+/// The ledger's beginning must be the ledger that the checkpoint saw: its chain is verified, so the hash of the line
+/// that ends there tells.
 void check_ledger_covers(const std::filesystem::path& path, const ledger::Ledger& book, const Checkpoint& checkpoint) {
   std::string line_end(ledger::k_hash_field_size + 1, '\0');
   const auto size = static_cast<std::int64_t>(line_end.size());
@@ -151,12 +152,13 @@ Beginning begin_run(const Runtime& runtime, const TrainConfig& config, const Pri
 
   // Rank 0 has read the checkpoint; the others get it over MPI.
   RunSecret::Serialised secret{};
-  std::array<std::int64_t, 3> numbers{};
+  std::array<std::int64_t, 4> numbers{};
   TrainingState state = initial;
   if (start) {
     secret = start->secret.serialise();
-    numbers = {start->state.step(), start->state.optimizer.step, start->end_step};
     state = start->state;
+    const double norm = state.clipping ? state.clipping->clipping_norms.front() : 0;
+    numbers = {state.step(), state.optimizer.step, start->end_step, std::bit_cast<std::int64_t>(norm)};
   }
   communicator.broadcast(secret, 0);
   communicator.broadcast(std::as_writable_bytes(std::span(numbers)), 0);
@@ -164,6 +166,10 @@ Beginning begin_run(const Runtime& runtime, const TrainConfig& config, const Pri
   broadcast_tensors(communicator, state.optimizer.momentum);
   state.noise.step = numbers[0];
   state.optimizer.step = numbers[1];
+  if (state.clipping) {
+    state.clipping->step = numbers[0];
+    state.clipping->clipping_norms = {std::bit_cast<double>(numbers[3])};
+  }
   Beginning beginning{std::move(state), RunSecret::deserialise(secret), std::move(ledger), numbers[2]};
   ::explicit_bzero(secret.data(), secret.size());
   return beginning;

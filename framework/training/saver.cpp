@@ -41,7 +41,8 @@ void CheckpointSaver::save(const TrainingState& state, const Ledger& ledger) {
   const auto copy = [](const at::Tensor& leaf) { return leaf.clone(); };
   Checkpoint checkpoint{.state = {state.params.map(copy),
                                   {.step = state.optimizer.step, .momentum = state.optimizer.momentum.map(copy)},
-                                  state.noise},
+                                  state.noise,
+                                  state.clipping},
                         .secret = secret_,
                         .setup = setup_,
                         .ledger_head = ledger.head(),

@@ -12,16 +12,28 @@ struct LocalSum {
   std::exception_ptr failure;
 };
 
-LocalSum clip_batch(StepParts& parts, const PyTree& params, const std::function<Batch()>& next_batch) {
+double clipping_norm(const StepParts& parts, const TrainingState& state) {
+  return state.clipping ? state.clipping->clipping_norms.front() : parts.plan.clipping_norm();
+}
+
+LocalSum clip_batch(StepParts& parts, const TrainingState& state, const std::function<Batch()>& next_batch) {
   LocalSum local;
   try {
     const Batch batch = next_batch();
-    local.clipped = parts.plan.reproducible() ? lattice_sum(*parts.engine, parts.loss, parts.plan, params, batch)
-                                              : clipped_sum(*parts.engine, parts.loss, parts.plan, params, batch);
+    local.clipped = parts.plan.reproducible() ? lattice_sum(*parts.engine, parts.loss, parts.plan, state.params, batch)
+                                              : clipped_sum(*parts.engine, parts.loss, parts.plan, state.params, batch,
+                                                            clipping_norm(parts, state));
   } catch (...) {
     local.failure = std::current_exception();
   }
   return local;
+}
+
+/// The second release of a step of adaptive clipping: the noisy count, as the norm that follows from it.
+void renew_clipping_norm(TrainingState& state, const PrivateStatistics& statistics) {
+  if (!state.clipping) return;
+  state.clipping =
+      renewed(*state.clipping, {.num_clipped = {statistics.num_clipped}, .batch_size = statistics.batch_size});
 }
 
 }  // namespace
@@ -30,11 +42,13 @@ StepOutcome train_step(StepParts& parts, TrainingState& state, const std::functi
                        StepRequest request) {
   const OperationScope scope("train_step", state.step());
   parts.ledger.begin(state.step());
-  const LocalSum local = clip_batch(parts, state.params, next_batch);
+  const LocalSum local = clip_batch(parts, state, next_batch);
   const StepOutcome outcome = agree_on_step(parts, state, local.clipped, local.failure, request);
-  const Noised<PyTree> noisy = release_gradient(parts, state.params, local.clipped.flat, state.step());
+  const Noised<PyTree> noisy =
+      release_gradient(parts, state.params, local.clipped.flat, clipping_norm(parts, state), state.step());
   parts.optimizer.step_(state.params, noisy, state.optimizer, parts.plan.expected_batch());
   state.noise = {.step = state.step() + 1, .key_fingerprint = noisy.key_fingerprint()};
+  renew_clipping_norm(state, outcome.statistics);
   return outcome;
 }
 

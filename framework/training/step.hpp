@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <ripieno/accounting/ledger/plan.hpp>
+#include <ripieno/framework/clipping/adaptive.hpp>
 #include <ripieno/framework/clipping/engine.hpp>
 #include <ripieno/framework/comm/communicator.hpp>
 #include <ripieno/framework/core/pytree.hpp>
@@ -20,6 +22,8 @@ struct TrainingState {
   PyTree params;
   optim::SgdState optimizer;
   GaussianNoiseState noise;
+  /// The clipping norm and its noise, where it follows the data.
+  std::optional<AdaptiveClipState> clipping = std::nullopt;
 
   /// The next step; steps count from 0.
   [[nodiscard]] std::int64_t step() const { return noise.step; }
@@ -28,7 +32,7 @@ struct TrainingState {
 /// What a step learned about private records, over all ranks. For the operator log alone (invariant P1).
 struct PrivateStatistics {
   std::int64_t batch_size = 0;
-  std::int64_t num_clipped = 0;
+  std::int64_t num_clipped = 0;  ///< in some group of leaves
   std::int64_t num_non_finite = 0;
   double loss_sum = 0;  ///< over the finite examples of this rank
 };

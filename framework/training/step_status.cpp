@@ -10,10 +10,12 @@
 namespace ripieno {
 namespace {
 
-/// 62 bits of XXH3 over the bytes of the parameters, in halves whose sums over ranks do not overflow.
-std::array<std::int64_t, 2> hash_of(const PyTree& params) {
-  const at::Tensor flat = flatten(params);
-  const XXH64_hash_t hash = XXH3_64bits(flat.const_data_ptr(), flat.nbytes());
+/// 62 bits of XXH3 over the bytes of the parameters and the clipping norm, in halves whose sums over ranks do not
+/// overflow.
+std::array<std::int64_t, 2> hash_of(const TrainingState& state) {
+  const at::Tensor flat = flatten(state.params);
+  XXH64_hash_t hash = XXH3_64bits(flat.const_data_ptr(), flat.nbytes());
+  if (state.clipping) hash = XXH3_64bits_withSeed(state.clipping->clipping_norms.data(), sizeof(double), hash);
   constexpr std::uint64_t k_half = (std::uint64_t{1} << 31) - 1;
   return {static_cast<std::int64_t>(hash & k_half), static_cast<std::int64_t>(hash >> 31 & k_half)};
 }
@@ -33,7 +35,7 @@ StepOutcome agree_on_step(const StepParts& parts, const TrainingState& state, co
   } catch (...) {
     if (!failure) failure = std::current_exception();
   }
-  const auto [low, high] = hash_of(state.params);
+  const auto [low, high] = hash_of(state);
   std::array<std::int64_t, 8> sums{failure ? 1 : 0,
                                    low,
                                    high,

@@ -4,6 +4,7 @@
 #include <ripieno/accounting/cli/value.hpp>
 #include <ripieno/framework/models/model.hpp>
 #include <ripieno/framework/models/objective.hpp>
+#include <ripieno/framework/training/precision.hpp>
 #include <ripieno/framework/training/train_options.hpp>
 #include <ripieno/framework/training/versions.hpp>
 
@@ -45,7 +46,9 @@ void add_model(cli::Options& options, TrainConfig& config, std::vector<std::stri
                   "cross-entropy of labels, mse or binary-cross-entropy of one output for each target, or "
                   "next-token of sequences of tokens")
       .add("freeze", config.freeze, "PATTERN", "leave parameters as they are, as in 'encoder.*' or '*.bias'")
-      .add("init-from", config.init_from, "FILE", "start with the parameters of this model.h5; all else starts anew");
+      .add("init-from", config.init_from, "FILE", "start with the parameters of this model.h5; all else starts anew")
+      .add("precision", config.precision, "fp32|bf16",
+           "of the forward and backward pass; clipping, sums and noise do not change");
 }
 
 void add_privacy(cli::Options& options, TrainConfig& config) {
@@ -65,6 +68,14 @@ void add_privacy(cli::Options& options, TrainConfig& config) {
       .required()
       .add_choice("noise-from", config.noise_from, {"every-rank", "rank0"},
                   "every rank makes the same noise, or rank 0 makes it and broadcasts the noised sum")
+      .add_choice("clipping", config.clipping, {"fixed", "adaptive", "per-layer", "automatic"},
+                  "how gradients are scaled to that bound")
+      .add("adaptive-quantile", config.adaptive.target_quantile, "F", "fraction of examples to be clipped")
+      .add("adaptive-lr", config.adaptive.learning_rate, "LR", "how fast the norm follows that fraction")
+      .add("adaptive-noise", config.adaptive.fraction_noise_std, "S",
+           "noise on the clipped fraction of the expected batch")
+      .add("adaptive-min", config.adaptive.clipping_norm_min, "C", "smallest norm")
+      .add("adaptive-max", config.adaptive.clipping_norm_max, "C", "largest norm")
       .add("insecure-seed", config.insecure_seed, "N",
            "for tests: fixes draws and noise, so that the run is NOT PRIVATE");
 }
@@ -164,6 +175,13 @@ bool parse_train_options(std::span<const std::string> arguments, TrainConfig& co
   config.quiet = options.given("quiet");
   if (config.memory_budget_mib <= 0 || config.memory_budget_mib > k_largest_budget_mib)
     throw UsageError("--memory-budget is " + std::to_string(config.memory_budget_mib), "must be from 1 to 2^30");
+  check_precision(config.precision);
+  for (const char* name : {"adaptive-quantile", "adaptive-lr", "adaptive-noise", "adaptive-min", "adaptive-max"}) {
+    if (options.given(name) && config.clipping != "adaptive") {
+      throw UsageError(std::string("--") + name + " does not apply to --clipping " + config.clipping, {},
+                       "add --clipping adaptive");
+    }
+  }
   return true;
 }
 

@@ -60,6 +60,7 @@ std::string setup_of(const TrainConfig& config, const RunInputs& inputs) {
                    {"weight_decay", config.weight_decay},
                    {"engine", config.engine},
                    {"memory_budget", config.memory_budget_mib},
+                   {"precision", config.precision},
                    {"threads", at::get_num_threads()},
                    {"versions", versions()},
                    {"initial", inputs.initial_ledger_head.value_or("")}};
@@ -133,7 +134,8 @@ ExitCode train(const Runtime& runtime, const TrainConfig& config, const ModelFac
   const optim::Sgd optimizer =
       optim::sgd({.lr = config.lr, .momentum = config.momentum, .weight_decay = config.weight_decay});
   const std::string setup = setup_of(config, inputs);
-  const TrainingState initial{inputs.model.params, optimizer.init(inputs.model.params), {}};
+  const TrainingState initial{
+      inputs.model.params, optimizer.init(inputs.model.params), {}, adaptive_clip_state(plan, Key{})};
   auto [state, secret, ledger, end_step] = begin_run(runtime, config, plan, initial, setup);
   const RunKeys keys = make_run_keys(secret);
   RunReports reports(config, plan, speaks);
@@ -153,6 +155,7 @@ ExitCode train(const Runtime& runtime, const TrainConfig& config, const ModelFac
                   .noise = gaussian_noise(plan, ledger, keys.noise, noise_threads).first,
                   .optimizer = optimizer,
                   .release = release.options()};
+  if (state.clipping) state.clipping->key = secret.key("clipped count");
   DataLoader loader(shard, PoissonSampler(shard, plan, keys.sampling),
                     {.first_step = state.step(), .transform = inputs.model.feature_map});
   TimeLimit time_limit;
@@ -169,9 +172,10 @@ ExitCode train(const Runtime& runtime, const TrainConfig& config, const ModelFac
       local_batch = static_cast<std::int64_t>(batch.ids.size());
       return batch;
     };
+    const double clipping_norm = state.clipping ? state.clipping->clipping_norms.front() : plan.clipping_norm();
     const auto [statistics, request] = train_step(parts, state, next_batch, asked);
     perf.add(timer.finish(local_batch));
-    reports.step_done(state.step(), ledger.records(), statistics);
+    reports.step_done(state, ledger.records(), statistics, clipping_norm);
     if (progress.due()) progress.update(state.step(), reports.epsilon_note(ledger.records()));
     if (request.stop || request.checkpoint) {
       collectively(communicator, [&, stop = request.stop] {

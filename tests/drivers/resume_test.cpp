@@ -49,6 +49,19 @@ TEST_F(ResumeTest, AfterACleanStopTheRunContinuesBitForBit) {
   EXPECT_EQ(result("a")["epsilon"], result("b")["epsilon"]);
 }
 
+TEST_F(ResumeTest, AdaptiveClippingContinuesBitForBit) {
+  const std::map<std::string, std::string> adaptive{{"clipping", "adaptive"}, {"steps", "300"}};
+  const Outcome stopped = interrupted(command(2, "a", adaptive), "a", "USR1");
+  ASSERT_EQ(stopped.code, static_cast<int>(ExitCode::checkpointed)) << stopped.output;
+  ASSERT_EQ(run(command(2, "a", adaptive)).code, 0);
+  ASSERT_EQ(run(command(2, "b", adaptive)).code, 0);
+  EXPECT_EQ(read_file(folder_ / "a/model.h5"), read_file(folder_ / "b/model.h5"));
+  const auto last_norm = [&](const std::string& name) {
+    return Json::parse(lines_of(folder_ / name / "metrics.jsonl").back())["clipping_norm"];
+  };
+  EXPECT_EQ(last_norm("a"), last_norm("b"));
+}
+
 TEST_F(ResumeTest, Invariant_P4_AfterACrashLostStepsStayCountedAndAreDoneAgainUnderFreshKeys) {
   const std::map<std::string, std::string> reserve{{"reserve-steps", "800"}};
   const Outcome killed = interrupted(command(2, "a", reserve), "a", "KILL");

@@ -267,6 +267,15 @@ TEST_F(TrainTest, MistakesAreOneLineInTheErrorGrammarWithTheirExitCode) {
        "expected"},
       {train() + "--data " + out("nowhere") + small() + " --out " + out("b"), ExitCode::data, "nowhere"},
       {train() + "--data " + out("empty") + small() + " --out " + out("b"), ExitCode::data, "empty"},
+      {train() + "--data " + data + small({{"clipping", "flat"}}) + " --out " + out("b"), ExitCode::usage, "per-layer"},
+      {train() + "--data " + data + small({{"adaptive-lr", "1"}}) + " --out " + out("b"), ExitCode::usage,
+       "--clipping adaptive"},
+      {train() + "--data " + data + small({{"clipping", "adaptive"}, {"adaptive-noise", "0.001"}}) + " --out " +
+           out("b"),
+       ExitCode::usage, "count"},
+      {train() + "--data " + data + small({{"clipping", "adaptive"}, {"adaptive-quantile", "nan"}}) + " --out " +
+           out("b"),
+       ExitCode::usage, "quantile"},
       {start, ExitCode::privacy, "ledger"},
   };
   for (const Mistake& mistake : mistakes) {
@@ -277,6 +286,63 @@ TEST_F(TrainTest, MistakesAreOneLineInTheErrorGrammarWithTheirExitCode) {
     EXPECT_EQ(std::count(outcome.output.begin(), outcome.output.end(), '\n'), 1) << outcome.output;
   }
   EXPECT_FALSE(fs::exists(out("b") + "/ledger.jsonl"));
+}
+
+TEST_F(TrainTest, AdaptiveClippingFollowsTheDataAlikeForEveryWorldSizeAndCostsWhatItsStepsCost) {
+  const std::string data = dataset("train", 400);
+  const std::map<std::string, std::string> adaptive{
+      {"clipping", "adaptive"}, {"clipping-norm", "0.05"}, {"insecure-seed", "4"}};
+  std::vector<std::vector<double>> norms;
+  for (const int ranks : {1, 4}) {
+    const std::string name = "adaptive" + std::to_string(ranks);
+    const Outcome trained = run(mpiexec(ranks) + train() + "--data " + data + small(adaptive) + " --out " + out(name));
+    ASSERT_EQ(trained.code, 0) << trained.output;
+    std::vector<double>& of_run = norms.emplace_back();
+    for (const std::string& line : lines_of(folder_ / name / "metrics.jsonl"))
+      of_run.push_back(Json::parse(line)["clipping_norm"].get<double>());
+  }
+  EXPECT_EQ(norms[0], norms[1]);
+  EXPECT_EQ(norms[0].front(), 0.05);
+  EXPECT_GT(norms[0].back(), 0.06) << "most gradients exceed the first norm, so it rises";
+
+  ASSERT_EQ(run(train() + "--data " + data + small({{"insecure-seed", "4"}}) + " --out " + out("fixed")).code, 0);
+  const auto analysis = [&](const std::string& name) {
+    return Json::parse(run(privacy() + "analyze " + out(name) + "/ledger.jsonl --delta 1e-5 --json").output);
+  };
+  EXPECT_EQ(analysis("adaptive4")["epsilon"], analysis("fixed")["epsilon"]);
+  EXPECT_EQ(analysis("adaptive4")["ledgers"][0]["segments"][0]["plan"]["clipping"], "adaptive");
+}
+
+TEST_F(TrainTest, LayersAndAutomaticClippingTrainAtTheSameCost) {
+  const std::string data = dataset("train", 400);
+  std::vector<double> epsilons;
+  for (const std::string kind : {"fixed", "per-layer", "automatic"}) {
+    const Outcome trained = run(train() + "--data " + data + small({{"clipping", kind}}) + " --out " + out(kind));
+    ASSERT_EQ(trained.code, 0) << trained.output;
+    const Json result = Json::parse(read_file(folder_ / kind / "result.json"));
+    EXPECT_EQ(result["plan"]["clipping"], kind);
+    epsilons.push_back(result["epsilon"].get<double>());
+  }
+  EXPECT_EQ(epsilons[1], epsilons[0]);
+  EXPECT_EQ(epsilons[2], epsilons[0]);
+}
+
+TEST_F(TrainTest, BrainFloatTrainsAndHalfIsRefusedWithTheReason) {
+  const std::string data = dataset("train", 400);
+  const std::string eval = dataset("eval", 200, true);
+  std::map<std::string, double> accuracy;
+  for (const std::string precision : {"fp32", "bf16"}) {
+    const Outcome trained =
+        run(train() + "--data " + data + " --eval-data " + eval +
+            small({{"precision", precision}, {"steps", "60"}, {"insecure-seed", "2"}}) + " --out " + out(precision));
+    ASSERT_EQ(trained.code, 0) << trained.output;
+    accuracy[precision] = Json::parse(read_file(folder_ / precision / "result.json"))["test_accuracy"];
+  }
+  EXPECT_NEAR(accuracy["bf16"], accuracy["fp32"], 0.03);
+  EXPECT_NE(read_file(folder_ / "bf16/model.h5"), read_file(folder_ / "fp32/model.h5"));
+  const Outcome refused = run(train() + "--data " + data + small({{"precision", "fp16"}}) + " --out " + out("half"));
+  EXPECT_EQ(refused.code, static_cast<int>(ExitCode::usage));
+  EXPECT_THAT(refused.output, HasSubstr("loss scaler"));
 }
 
 TEST_F(TrainTest, UsersWithSeveralExamplesAreRefused) {

@@ -6,6 +6,7 @@
 #include <ripieno/accounting/base/json.hpp>
 #include <ripieno/framework/clipping/clipped_grad.hpp>
 
+#include "oracle_cases.hpp"
 #include "support.hpp"
 
 // Values recorded from an independent implementation: tests/data/a_clipped_grad_{mlp,conv}.json. Tolerances: float32
@@ -15,47 +16,6 @@ namespace ripieno {
 namespace {
 
 using namespace testing_support;
-
-at::Tensor tensor_of(const Json& entry, at::ScalarType dtype) {
-  return at::tensor(entry.at("data").get<std::vector<double>>(), at::kDouble)
-      .reshape(entry.at("shape").get<std::vector<std::int64_t>>())
-      .to(dtype);
-}
-
-at::Tensor conv_loss(const PyTree& p, const at::Tensor& x, const at::Tensor& y) {
-  const at::Tensor features = at::max_pool2d(at::conv2d(x, p["cw"], p["cb"]).relu(), {2, 2});
-  return cross_entropy(at::linear(features.flatten(1), p["fw"], p["fb"]), y);
-}
-
-/// One recorded case: parameters and examples of one dtype.
-struct Case {
-  explicit Case(const Json& recorded)
-      : dtype(recorded.at("dtype") == "float64" ? at::kDouble : at::kFloat),
-        x(tensor_of(recorded.at("x"), dtype)),
-        y(at::tensor(recorded.at("y").get<std::vector<std::int64_t>>())) {
-    PyTree::Dict leaves;
-    for (const auto& [name, entry] : recorded.at("params").items()) leaves.emplace(name, tensor_of(entry, dtype));
-    params = PyTree(leaves);
-  }
-
-  at::ScalarType dtype;
-  at::Tensor x, y;
-  PyTree params;
-};
-
-/// The recorded implementation rounds the bound down to float32, in every dtype.
-double rounded_down_to_float(double value) {
-  const auto nearest = static_cast<float>(value);
-  return nearest <= value ? nearest : std::nextafter(nearest, 0.0F);
-}
-
-void expect_close(const at::Tensor& actual, const std::vector<double>& expected, double relative, double absolute) {
-  const at::Tensor values = actual.to(at::kDouble).flatten().contiguous();
-  ASSERT_EQ(values.numel(), static_cast<std::int64_t>(expected.size()));
-  for (std::size_t i = 0; i < expected.size(); ++i)
-    EXPECT_NEAR(values.data_ptr<double>()[i], expected[i], relative * std::abs(expected[i]) + absolute)
-        << "element " << i;
-}
 
 using Loss = at::Tensor (*)(const PyTree&, const at::Tensor&, const at::Tensor&);
 
@@ -106,7 +66,7 @@ class Oracle : public OnEveryEngine {
     const ClippingOptions options = options_of(run);
     const LossFn fn = [loss](const PyTree& p, std::span<const at::Tensor> b) { return loss(p, b[0], b[1]); };
     const std::vector<at::Tensor> batch{example.x, example.y};
-    const MicrobatchResult result = engine.clip(fn, example.params, batch, options.clipping_norm);
+    const MicrobatchResult result = engine.clip(fn, example.params, batch, ClippingRule(options.clipping_norm));
     const double relative = example.dtype == at::kDouble ? 1e-12 : 1e-5;
     expect_close(result.losses, run.at("loss_values").get<std::vector<double>>(), relative, relative);
     expect_close(result.norms, run.at("grad_norms").get<std::vector<double>>(), relative, 1e-15);

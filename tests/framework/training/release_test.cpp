@@ -204,7 +204,7 @@ TEST(Reproducible, TheLatticeSumIsTheFloatingPointOneToWithinItsRounding) {
   DataLoader loader(run.shard, PoissonSampler(run.shard, run.plan, key(2)));
   const Batch batch = loader.next();
   const ClippedSum rounded = lattice_sum(*parts.engine, parts.loss, run.plan, params, batch);
-  const ClippedSum floating = clipped_sum(*parts.engine, parts.loss, run.plan, params, batch);
+  const ClippedSum floating = clipped_sum(*parts.engine, parts.loss, run.plan, params, batch, run.plan.clipping_norm());
   const at::Tensor error = rounded.flat.to(at::kDouble) * run.plan.lattice_step() - floating.flat.to(at::kDouble);
   const double cuts = static_cast<double>(run.plan.microbatch_cuts(batch.ids).size());
   EXPECT_LE(error.abs().max().item<double>(), cuts * run.plan.lattice_step() / 2 + 1e-5);

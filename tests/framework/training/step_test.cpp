@@ -21,7 +21,8 @@ namespace {
 using ripieno::testing::SharedPath;
 using ripieno::testing::world;
 
-PrivacyPlan small_plan(std::int64_t num_examples, double expected_batch, std::int64_t steps) {
+PrivacyPlan small_plan(std::int64_t num_examples, double expected_batch, std::int64_t steps,
+                       ClippingKind clipping = ClippingKind::fixed) {
   return PrivacyPlan({.num_examples = num_examples,
                       .dataset_id = "6f2c7a52-6f3e-4f0e-9b9b-0d3f0f3b7a11",
                       .expected_batch = expected_batch,
@@ -30,15 +31,18 @@ PrivacyPlan small_plan(std::int64_t num_examples, double expected_batch, std::in
                       .clipping_norm = 1.0,
                       .delta = 1e-5,
                       .world_size = world().size(),
-                      .secure_seed = false});
+                      .secure_seed = false,
+                      .clipping = clipping});
 }
 
 /// Linear regression on made-up data; everything a run needs.
 struct Fixture {
   static constexpr std::int64_t k_examples = 200, k_features = 5;
 
-  explicit Fixture(const std::string& name, std::int64_t steps = 10)
-      : path(name), plan(small_plan(k_examples, 40, steps)), ledger(world(), path.get(), plan, std::string(32, '0')) {
+  explicit Fixture(const std::string& name, std::int64_t steps = 10, ClippingKind clipping = ClippingKind::fixed)
+      : path(name),
+        plan(small_plan(k_examples, 40, steps, clipping)),
+        ledger(world(), path.get(), plan, std::string(32, '0')) {
     at::manual_seed(0);
     const at::Tensor x = at::randn({k_examples, k_features});
     shard = local_shard(std::make_shared<TensorDataset>(x, x.sum(1, true)), world().rank(), world().size());
@@ -59,7 +63,7 @@ struct Fixture {
 
   [[nodiscard]] TrainingState initial(const StepParts& parts) const {
     const PyTree params{{"weight", at::zeros({1, k_features})}, {"bias", at::zeros({1})}};
-    return {params, parts.optimizer.init(params), {}};
+    return {params, parts.optimizer.init(params), {}, adaptive_clip_state(plan, key(3))};
   }
 
   [[nodiscard]] DataLoader loader() const { return {shard, PoissonSampler(shard, plan, key(2))}; }
@@ -99,6 +103,57 @@ TEST(TrainStep, StatisticsCountTheGlobalDraw) {
   for (std::int64_t step = 0; step < run.plan.steps(); ++step) {
     const PrivateStatistics statistics = train_step(parts, state, [&] { return loader.next(); }).statistics;
     EXPECT_EQ(statistics.batch_size, static_cast<std::int64_t>(everyone.ids(step).size()));
+  }
+}
+
+TEST(TrainStep, AdaptiveNormsFollowTheGlobalCountsAndAreBitEqualOnEveryRank) {
+  Fixture run("adaptive", 10, ClippingKind::adaptive);
+  StepParts parts = run.parts();
+  TrainingState state = run.initial(parts);
+  DataLoader loader = run.loader();
+  std::int64_t clipped = 0;
+  while (state.step() < run.plan.steps()) {
+    const AdaptiveClipState before = state.clipping.value();
+    const PrivateStatistics statistics = train_step(parts, state, [&] { return loader.next(); }).statistics;
+    const AdaptiveClipState expected =
+        renewed(before, {.num_clipped = {statistics.num_clipped}, .batch_size = statistics.batch_size});
+    EXPECT_EQ(state.clipping.value(), expected);
+    EXPECT_NE(state.clipping->clipping_norms, before.clipping_norms);
+    EXPECT_EQ(state.clipping->step, state.step());
+    const auto everywhere = world().allgather(std::as_bytes(std::span(state.clipping->clipping_norms)));
+    for (const auto& other : everywhere) EXPECT_EQ(other, everywhere.front());
+    clipped += statistics.num_clipped;
+  }
+  EXPECT_GT(clipped, 0);
+}
+
+TEST(TrainStep, NormsThatDifferBetweenRanksAreNoticedBeforeNoiseIsAdded) {
+  if (world().size() == 1) GTEST_SKIP() << "one rank cannot drift";
+  Fixture run("adaptive-drift", 10, ClippingKind::adaptive);
+  StepParts parts = run.parts();
+  TrainingState state = run.initial(parts);
+  DataLoader loader = run.loader();
+  if (world().rank() == 1) state.clipping->clipping_norms[0] *= 1 + 1e-15;
+  EXPECT_THROW(train_step(parts, state, [&] { return loader.next(); }), ReportedError);
+  EXPECT_EQ(state.step(), 0);
+}
+
+TEST(TrainStep, LayersAndAutomaticClippingKeepTheBoundOfThePlan) {
+  for (const ClippingKind kind : {ClippingKind::per_layer, ClippingKind::automatic}) {
+    Fixture run(clipping_name(kind), 2, kind);
+    StepParts parts = run.parts();
+    TrainingState state = run.initial(parts);
+    Batch one = run.loader().next();
+    one.ids.resize(std::min<std::size_t>(1, one.ids.size()));
+    const auto n = static_cast<std::int64_t>(one.ids.size());
+    one.x = one.x.narrow(0, 0, n);
+    one.y = one.y.narrow(0, 0, n);
+    const at::Tensor sum =
+        clipped_sum(*parts.engine, parts.loss, run.plan, state.params, one, run.plan.clipping_norm()).flat;
+    EXPECT_LE(sum.to(at::kDouble).norm().item<double>(), run.plan.clipping_norm() * (1 + 1e-12));
+    DataLoader loader = run.loader();
+    while (state.step() < run.plan.steps()) train_step(parts, state, [&] { return loader.next(); });
+    EXPECT_GT(flatten(state.params).abs().sum().item<double>(), 0);
   }
 }
 
