@@ -66,6 +66,13 @@ TEST(ClippingPlan, ACountThatTheStepCannotPayForIsRefused) {
   EXPECT_NO_THROW(PrivacyPlan{options});
 }
 
+TEST(ClippingPlan, ReproducibleSumsCannotFollowAdaptiveClipping) {
+  PlanOptions options = adaptive_options();
+  options.reduction = Reduction::reproducible;
+  options.num_parameters = 1000;
+  EXPECT_THAT([&] { PrivacyPlan{options}; }, ThrowsMessage<UsageError>(HasSubstr("adaptive clipping")));
+}
+
 TEST(ClippingPlan, CalibrationGivesTheMultiplierOfTheWholeStep) {
   PlanOptions options = adaptive_options();
   PlanOptions fixed = options;
