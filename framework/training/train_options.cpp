@@ -1,3 +1,4 @@
+#include <array>
 #include <ripieno/accounting/base/error.hpp>
 #include <ripieno/accounting/base/text.hpp>
 #include <ripieno/accounting/cli/options.hpp>
@@ -7,6 +8,7 @@
 #include <ripieno/framework/training/precision.hpp>
 #include <ripieno/framework/training/train_options.hpp>
 #include <ripieno/framework/training/versions.hpp>
+#include <utility>
 
 namespace ripieno {
 namespace {
@@ -145,6 +147,22 @@ std::map<std::string, std::string> key_values(const std::vector<std::string>& ar
   return map;
 }
 
+/// Where the clipping is another, the settings of adaptive clipping stay at their defaults, which --dump-config writes.
+void check_adaptive(const TrainConfig& config) {
+  if (config.clipping == "adaptive") return;
+  constexpr std::array<std::pair<const char*, double AdaptivePlan::*>, 5> k_settings{
+      {{"quantile", &AdaptivePlan::target_quantile},
+       {"lr", &AdaptivePlan::learning_rate},
+       {"noise", &AdaptivePlan::fraction_noise_std},
+       {"min", &AdaptivePlan::clipping_norm_min},
+       {"max", &AdaptivePlan::clipping_norm_max}}};
+  for (const auto& [name, setting] : k_settings) {
+    if (config.adaptive.*setting == AdaptivePlan{}.*setting) continue;
+    throw UsageError("--adaptive-" + std::string(name) + " does not apply to --clipping " + config.clipping, {},
+                     "add --clipping adaptive");
+  }
+}
+
 }  // namespace
 
 bool parse_train_options(std::span<const std::string> arguments, TrainConfig& config) {
@@ -176,12 +194,7 @@ bool parse_train_options(std::span<const std::string> arguments, TrainConfig& co
   if (config.memory_budget_mib <= 0 || config.memory_budget_mib > k_largest_budget_mib)
     throw UsageError("--memory-budget is " + std::to_string(config.memory_budget_mib), "must be from 1 to 2^30");
   check_precision(config.precision);
-  for (const char* name : {"adaptive-quantile", "adaptive-lr", "adaptive-noise", "adaptive-min", "adaptive-max"}) {
-    if (options.given(name) && config.clipping != "adaptive") {
-      throw UsageError(std::string("--") + name + " does not apply to --clipping " + config.clipping, {},
-                       "add --clipping adaptive");
-    }
-  }
+  check_adaptive(config);
   return true;
 }
 
