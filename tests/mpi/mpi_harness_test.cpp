@@ -41,7 +41,9 @@ TEST(MpiHarness, TurnsAHangIntoANamedFailure) {
   const CommandResult result = run_faulty(3, "HangsOnRankOne");
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.output, HasSubstr("[rank 1] Faulty.HangsOnRankOne has not ended after 1 s: hangs outside"));
-  EXPECT_THAT(result.output, HasSubstr("[rank 2] Faulty.HangsOnRankOne has not ended after 1 s: in MPI_Barrier"));
+  // The barrier itself, or the comparison of collectives that goes ahead of it.
+  EXPECT_THAT(result.output, ContainsRegex("\\[rank 2\\] Faulty.HangsOnRankOne has not ended after 1 s: in "
+                                           "MPI_(Barrier|Allgatherv)"));
   EXPECT_LT(result.seconds, 15);
 }
 
