@@ -1,9 +1,9 @@
-#include <map>
+#include <algorithm>
 #include <optional>
 #include <ripieno/accounting/base/error.hpp>
-#include <ripieno/accounting/base/text.hpp>
 #include <ripieno/framework/comm/checked_communicator.hpp>
 #include <ripieno/framework/comm/operation.hpp>
+#include <ripieno/framework/comm/rank_texts.hpp>
 #include <string>
 #include <utility>
 
@@ -60,17 +60,9 @@ class CheckedCommunicator final : public Communicator {
 
   void check(std::string call) const {
     if (const std::optional<std::int64_t> step = current_step()) call += " at step " + std::to_string(*step);
-    std::map<std::string, std::vector<std::string>> callers;
-    int rank = 0;
-    for (const auto& bytes : inner_->allgather(std::as_bytes(std::span(call)))) {
-      callers[{reinterpret_cast<const char*>(bytes.data()), bytes.size()}].push_back(std::to_string(rank++));
-    }
-    if (callers.size() == 1) return;
-    std::vector<std::string> parts;
-    for (const auto& [text, ranks] : callers) {
-      parts.push_back(text + (ranks.size() == 1 ? " on rank " : " on ranks ") + join(ranks));
-    }
-    throw CommError("the ranks' collective calls do not match", join(parts, "; "),
+    const std::vector<std::string> calls = gather_texts(*inner_, call);
+    if (std::ranges::all_of(calls, [&](const std::string& other) { return other == call; })) return;
+    throw CommError("the ranks' collective calls do not match", who_says_what(calls),
                     "make the same calls in the same order on every rank");
   }
 

@@ -3,13 +3,13 @@
 #include <array>
 #include <bit>
 #include <exception>
-#include <map>
 #include <ripieno/accounting/base/error.hpp>
-#include <ripieno/accounting/base/text.hpp>
+#include <ripieno/framework/comm/rank_texts.hpp>
 #include <ripieno/framework/distributed/agreement.hpp>
 #include <ripieno/framework/distributed/context.hpp>
 
 namespace ripieno::distributed {
+
 bool same_everywhere(const Communicator& communicator, std::string_view text) {
   if (communicator.size() == 1) return true;
   const XXH128_hash_t hash = XXH3_128bits(text.data(), text.size());
@@ -35,24 +35,6 @@ void agree(const Communicator& communicator, std::string_view what, std::string_
     throw UsageError(std::string(what), who_says_what(gather_texts(communicator, mine)), std::string(remedy));
   }
   if (failure) std::rethrow_exception(failure);
-}
-
-std::vector<std::string> gather_texts(const Communicator& communicator, std::string_view mine) {
-  std::vector<std::string> texts;
-  for (const auto& bytes : communicator.allgather(std::as_bytes(std::span(mine)))) {
-    texts.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  }
-  return texts;
-}
-
-std::string who_says_what(std::span<const std::string> texts) {
-  std::map<std::string, std::vector<std::string>> ranks;
-  for (std::size_t rank = 0; rank < texts.size(); ++rank) ranks[texts[rank]].push_back(std::to_string(rank));
-  std::vector<std::string> parts;
-  for (const auto& [text, who] : ranks) {
-    parts.push_back(text + (who.size() == 1 ? " on rank " : " on ranks ") + join(who));
-  }
-  return join(parts, "; ");
 }
 
 void require_runtime(std::string_view function) {

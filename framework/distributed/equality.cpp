@@ -6,6 +6,7 @@
 #include <ripieno/accounting/base/json.hpp>
 #include <ripieno/accounting/base/text.hpp>
 #include <ripieno/framework/comm/operation.hpp>
+#include <ripieno/framework/comm/rank_texts.hpp>
 #include <ripieno/framework/distributed/agreement.hpp>
 #include <ripieno/framework/distributed/context.hpp>
 #include <ripieno/framework/distributed/equality.hpp>

@@ -6,6 +6,7 @@
 #include <ripieno/framework/comm/operation.hpp>
 #include <ripieno/framework/distributed/agreement.hpp>
 #include <ripieno/framework/distributed/scalars.hpp>
+#include <ripieno/framework/distributed/tensors.hpp>
 #include <string>
 
 namespace ripieno::distributed {
@@ -14,25 +15,10 @@ namespace {
 constexpr std::string_view k_disagreement = "the ranks' scalar reductions do not belong together";
 constexpr std::string_view k_remedy = "reduce one kind of number by one operation on every rank";
 
-ReduceOp reduce_op(Op op) {
-  switch (op) {
-    case Op::sum:
-    case Op::mean:
-      return ReduceOp::sum;
-    case Op::product:
-      return ReduceOp::product;
-    case Op::max:
-      return ReduceOp::max;
-    case Op::min:
-      return ReduceOp::min;
-  }
-  throw UsageError("an operation of number " + std::to_string(static_cast<int>(op)));
-}
-
 template <class T>
 T reduced(T value, Op op, const Communicator& communicator) {
   std::array<T, 1> values{value};
-  communicator.allreduce(std::span<T>(values), reduce_op(op));
+  communicator.allreduce(std::span<T>(values), detail::reduce_op(op));
   return op == Op::mean ? values[0] / static_cast<T>(communicator.size()) : values[0];
 }
 

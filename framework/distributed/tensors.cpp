@@ -22,19 +22,12 @@ at::ScalarType working_dtype(const at::Tensor& tensor) {
   return tensor.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }
 
-ReduceOp reduce_op(Op op, bool of_bools) {
-  switch (op) {
-    case Op::sum:
-    case Op::mean:
-      return of_bools ? ReduceOp::max : ReduceOp::sum;
-    case Op::product:
-      return of_bools ? ReduceOp::min : ReduceOp::product;
-    case Op::max:
-      return ReduceOp::max;
-    case Op::min:
-      return ReduceOp::min;
-  }
-  throw UsageError("an operation of number " + std::to_string(static_cast<int>(op)));
+/// A sum of bools is their or, a product their and.
+ReduceOp reduction_of(Op op, bool of_bools) {
+  const ReduceOp numbers = detail::reduce_op(op);
+  if (of_bools && numbers == ReduceOp::sum) return ReduceOp::max;
+  if (of_bools && numbers == ReduceOp::product) return ReduceOp::min;
+  return numbers;
 }
 
 template <class T>
@@ -68,6 +61,21 @@ at::Tensor narrowed(const at::Tensor& values, const at::Tensor& like) {
 
 namespace detail {
 
+ReduceOp reduce_op(Op op) {
+  switch (op) {
+    case Op::sum:
+    case Op::mean:
+      return ReduceOp::sum;
+    case Op::product:
+      return ReduceOp::product;
+    case Op::max:
+      return ReduceOp::max;
+    case Op::min:
+      return ReduceOp::min;
+  }
+  throw UsageError("an operation of number " + std::to_string(static_cast<int>(op)));
+}
+
 std::string describe_tensors(const std::vector<at::Tensor>& tensors) {
   std::vector<std::string> parts;
   for (const at::Tensor& tensor : tensors) {
@@ -100,7 +108,7 @@ std::vector<at::Tensor> reduce_tensors(const std::vector<at::Tensor>& tensors, O
     std::vector<at::Tensor> parts;
     for (const std::size_t i : members) parts.push_back(tensors[i].detach().cpu().to(kind.first).reshape({-1}));
     const at::Tensor flat = at::cat(parts);  // a copy even of one part
-    reduce_flat_(flat, reduce_op(op, kind.second), communicator);
+    reduce_flat_(flat, reduction_of(op, kind.second), communicator);
     if (op == Op::mean) flat.div_(communicator.size());
     std::int64_t begin = 0;
     for (const std::size_t i : members) {

@@ -33,6 +33,8 @@ const at::Tensor& all_reduce_(const at::Tensor& tensor, Op op = Op::sum);
 
 namespace detail {
 
+/// What the communicator does for `op`; a mean is a sum to it.
+[[nodiscard]] ReduceOp reduce_op(Op op);
 /// "float32 [2, 3], int64 []": what must be equal on all ranks.
 [[nodiscard]] std::string describe_tensors(const std::vector<at::Tensor>& tensors);
 /// UsageError for a tensor that `op` cannot reduce.

@@ -1,0 +1,25 @@
+#include <map>
+#include <ripieno/accounting/base/text.hpp>
+#include <ripieno/framework/comm/rank_texts.hpp>
+
+namespace ripieno {
+
+std::vector<std::string> gather_texts(const Communicator& communicator, std::string_view mine) {
+  std::vector<std::string> texts;
+  for (const auto& bytes : communicator.allgather(std::as_bytes(std::span(mine)))) {
+    texts.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  }
+  return texts;
+}
+
+std::string who_says_what(std::span<const std::string> texts) {
+  std::map<std::string, std::vector<std::string>> ranks;
+  for (std::size_t rank = 0; rank < texts.size(); ++rank) ranks[texts[rank]].push_back(std::to_string(rank));
+  std::vector<std::string> parts;
+  for (const auto& [text, who] : ranks) {
+    parts.push_back(text + (who.size() == 1 ? " on rank " : " on ranks ") + join(who));
+  }
+  return join(parts, "; ");
+}
+
+}  // namespace ripieno

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <ripieno/framework/comm/communicator.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace ripieno {
+
+/// Collective. Every rank's text, in rank order.
+[[nodiscard]] std::vector<std::string> gather_texts(const Communicator& communicator, std::string_view mine);
+
+/// "A on ranks 0, 2; B on rank 1" for texts in rank order.
+[[nodiscard]] std::string who_says_what(std::span<const std::string> texts);
+
+}  // namespace ripieno
