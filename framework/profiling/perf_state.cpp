@@ -7,9 +7,7 @@
 #include <ripieno/framework/profiling/perf_state.hpp>
 
 namespace ripieno {
-namespace {
 
-/// VmHWM of /proc/self/status; 0 where the system does not tell.
 std::int64_t peak_resident_bytes() {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen("/proc/self/status", "re"), std::fclose);
   std::array<char, 256> line{};
@@ -19,6 +17,8 @@ std::int64_t peak_resident_bytes() {
   }
   return 0;
 }
+
+namespace {
 
 void check_same_steps(const PerfState& state, const Communicator& communicator) {
   const std::int64_t has_last = state.last ? 1 : 0;

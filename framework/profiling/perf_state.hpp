@@ -9,6 +9,10 @@
 
 namespace ripieno {
 
+/// Largest resident set of this process so far: VmHWM of /proc/self/status, or 0 where the system does not tell. In
+/// training it depends on the sizes of draws, so it is for the operator alone (invariant P1).
+[[nodiscard]] std::int64_t peak_resident_bytes();
+
 /// What one step took on this rank. Its batch size depends on private records, so all of it is for the operator alone
 /// (invariant P1).
 struct StepPerf {

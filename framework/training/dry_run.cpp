@@ -1,5 +1,4 @@
 #include <ATen/ATen.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
@@ -8,6 +7,7 @@
 #include <numeric>
 #include <ripieno/accounting/base/text.hpp>
 #include <ripieno/accounting/ledger/schedule.hpp>
+#include <ripieno/framework/profiling/perf_state.hpp>
 #include <ripieno/framework/sampling/shard_dataset.hpp>
 #include <ripieno/framework/training/contract.hpp>
 #include <ripieno/framework/training/dry_run.hpp>
@@ -71,12 +71,6 @@ double measured_microbatch_s(const PrivacyPlan& plan, const RunInputs& inputs, c
   return best_s;
 }
 
-double peak_memory_mib() {
-  rusage usage{};
-  ::getrusage(RUSAGE_SELF, &usage);
-  return static_cast<double>(usage.ru_maxrss) * 1024 / k_bytes_in_mib;
-}
-
 void print_use(const PrivacyPlan& plan, const RunInputs& inputs, EngineKind engine) {
   const std::int64_t parameters = inputs.model.params.numel();
   const std::int64_t wire_bytes = parameters * (plan.wide_wire() ? 8 : 4);
@@ -92,8 +86,8 @@ void print_use(const PrivacyPlan& plan, const RunInputs& inputs, EngineKind engi
   std::printf("  sends    %ld bytes in one sum of %ld parameters, and %ld of status\n", static_cast<long>(wire_bytes),
               static_cast<long>(parameters), static_cast<long>(k_status_bytes));
   std::printf("  records  at most %ld bytes in the ledger, on rank 0\n", static_cast<long>(k_record_bytes));
-  std::printf("  memory   %.0f MiB at the peak of a made-up microbatch of %zu examples\n", peak_memory_mib(),
-              batch.ids.size());
+  std::printf("  memory   %.0f MiB at the peak of a made-up microbatch of %zu examples\n",
+              static_cast<double>(peak_resident_bytes()) / k_bytes_in_mib, batch.ids.size());
   std::printf("  clips    for %.3g s on this machine; %ld steps take %.3g h of it\n", step_s,
               static_cast<long>(plan.steps()), step_s * static_cast<double>(plan.steps()) / 3600);
 }

@@ -1,5 +1,4 @@
 #include <ATen/Parallel.h>
-#include <sys/resource.h>
 
 #include <array>
 #include <cstdio>
@@ -7,6 +6,7 @@
 #include <ripieno/accounting/base/text.hpp>
 #include <ripieno/accounting/ledger/analysis.hpp>
 #include <ripieno/framework/core/flat.hpp>
+#include <ripieno/framework/profiling/perf_state.hpp>
 #include <ripieno/framework/training/environment.hpp>
 #include <ripieno/framework/training/model_file.hpp>
 #include <ripieno/framework/training/reports.hpp>
@@ -15,16 +15,7 @@
 
 namespace ripieno {
 
-namespace {
-
-/// Largest resident size of this process so far. It depends on the sizes of draws.
-double peak_memory_mib() {
-  rusage usage{};
-  ::getrusage(RUSAGE_SELF, &usage);
-  return static_cast<double>(usage.ru_maxrss) / 1024;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 RunReports::RunReports(const TrainConfig& config, const PrivacyPlan& plan, bool writes)
     : config_(config),
@@ -82,7 +73,7 @@ void RunReports::finish(const TrainingState& state, const RunInputs& inputs,
                         const std::optional<Evaluation>& evaluation) {
   if (!writes_) return;
   const double training_s = seconds();
-  operator_log_.write({{"peak_memory_mib_rank0", peak_memory_mib()}});
+  operator_log_.write({{"peak_memory_mib_rank0", static_cast<double>(peak_resident_bytes()) / (1 << 20)}});
   const ledger::Analysis analysis = ledger::analyse({ledger::read(config_.out / "ledger.jsonl")});
   const accounting::Interval epsilon = ledger::epsilons(analysis, std::array{plan_.delta()}).front().epsilon;
   const std::string ledger_head = ledger::hash_text(analysis.ledgers.front().head);
