@@ -142,6 +142,17 @@ class FeatureSource final : public io::ExampleSource {
   std::int64_t next_ = 0;
 };
 
+/// Where the same records go that the command line sent to `output`. UsageError for the shards' own place.
+io::ImportTarget same_records_at(const std::vector<io::ShardInfo>& shards, const io::ImportTarget& output) {
+  io::ImportTarget target = same_records(shards);
+  target.out = output.out;
+  target.force = output.force;
+  target.spec.num_shards = output.spec.num_shards;
+  if (!output.spec.name.empty()) target.spec.name = output.spec.name;
+  refuse_in_place(shards, target);
+  return target;
+}
+
 }  // namespace
 
 int run_reshard(std::span<const std::string> arguments) {
@@ -156,12 +167,7 @@ int run_reshard(std::span<const std::string> arguments) {
   add_output(options.group("output"), output);
   if (!options.parse(arguments)) return 0;
   const std::vector<io::ShardInfo> shards = find_one(paths);
-  io::ImportTarget target = same_records(shards);
-  target.out = output.out;
-  target.force = output.force;
-  target.spec.num_shards = output.spec.num_shards;
-  if (!output.spec.name.empty()) target.spec.name = output.spec.name;
-  refuse_in_place(shards, target);
+  const io::ImportTarget target = same_records_at(shards, output);
   write_output(io::open_shards(shards), target, "resharding");
   return 0;
 }
@@ -219,12 +225,7 @@ int run_features(std::span<const std::string> arguments) {
   const io::ShardSet images = io::ShardSet::open(path);
   std::vector<io::ShardInfo> shards;
   for (std::int64_t i = 0; i < images.num_shards(); ++i) shards.push_back(images.shard(i));
-  io::ImportTarget target = same_records(shards);
-  target.out = output.out;
-  target.force = output.force;
-  target.spec.num_shards = output.spec.num_shards;
-  if (!output.spec.name.empty()) target.spec.name = output.spec.name;
-  refuse_in_place(shards, target);
+  const io::ImportTarget target = same_records_at(shards, output);
   write_output(std::make_unique<FeatureSource>(shards, images), target, "mapping");
   return 0;
 }
