@@ -11,8 +11,6 @@ figures; exit status 1 when anything failed, 77 where there can be no cluster.
 import argparse
 import collections
 import contextlib
-import importlib.machinery
-import importlib.util
 import os
 import pathlib
 import random
@@ -30,14 +28,7 @@ import hosts  # noqa: E402
 import small_training  # noqa: E402
 
 
-def load_script(path):
-    loader = importlib.machinery.SourceFileLoader(path.name, str(path))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(path.name, loader))
-    loader.exec_module(module)
-    return module
-
-
-testcluster = load_script(ROOT / "slurm/testcluster")
+testcluster = hosts.load_script(ROOT / "slurm/testcluster")
 
 SKIPPED = 77
 DEADLINE_S = 60  # by which every process of a job that was hit has ended, on a busy machine too

@@ -18,6 +18,8 @@ made in the machine's own network namespace; several such networks may run at on
 
 import argparse
 import contextlib
+import importlib.machinery
+import importlib.util
 import os
 import pathlib
 import shutil
@@ -59,6 +61,14 @@ def find_wire():
     if not built:
         raise HostsError("the switch is not built; run: cmake --build --preset cpu --target wire")
     return str(built[-1])
+
+
+def load_script(path):
+    """A Python program whose file has no suffix, as a module."""
+    loader = importlib.machinery.SourceFileLoader(path.name, str(path))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(path.name, loader))
+    loader.exec_module(module)
+    return module
 
 
 def wait_for(condition, timeout_s, what):

@@ -5,8 +5,6 @@ Correctness goes through sbatch and mpirun. Slurm's own launch through PMIx now 
 tests of srun may try again on that signature only, twice at most, and say so. RIPIENO_FULL=1 adds what takes minutes.
 """
 
-import importlib.machinery
-import importlib.util
 import json
 import os
 import pathlib
@@ -22,14 +20,7 @@ import hosts  # noqa: E402
 import small_training  # noqa: E402
 
 
-def load_script(path):
-    loader = importlib.machinery.SourceFileLoader(path.name, str(path))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(path.name, loader))
-    loader.exec_module(module)
-    return module
-
-
-testcluster = load_script(ROOT / "slurm/testcluster")
+testcluster = hosts.load_script(ROOT / "slurm/testcluster")
 
 SKIPPED = 77
 STEPS = 150
