@@ -1,13 +1,11 @@
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
-#include <cstring>
 #include <ripieno/accounting/base/error.hpp>
-#include <ripieno/accounting/base/sha256.hpp>
 #include <ripieno/accounting/base/text.hpp>
 #include <ripieno/framework/clipping/adaptive.hpp>
 #include <ripieno/framework/comm/operation.hpp>
+#include <ripieno/framework/comm/rank_texts.hpp>
 #include <ripieno/framework/random/normal.hpp>
 
 namespace ripieno {
@@ -30,8 +28,8 @@ void append(std::string& bytes, const auto& value) {
   bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
-/// All that ranks must have in common, in 63 bits.
-std::int64_t contract_hash(const AdaptiveClipState& state) {
+/// All that ranks must have in common.
+std::string contract_bytes(const AdaptiveClipState& state) {
   std::string bytes;
   const ThresholdRule& rule = state.rule;
   append(bytes, fingerprint(state.key));
@@ -40,18 +38,12 @@ std::int64_t contract_hash(const AdaptiveClipState& state) {
                            rule.fraction_noise_std, rule.expected_batch_size});
   for (const double norm : state.clipping_norms) append(bytes, norm);
   append(bytes, state.recorded.has_value());
-  const auto digest = sha256(bytes);
-  std::uint64_t head = 0;
-  std::memcpy(&head, digest.data(), sizeof head);
-  return static_cast<std::int64_t>(head >> 1);
+  return bytes;
 }
 
 /// Collective.
 void check_agreement(const AdaptiveClipState& state, const Communicator& communicator) {
-  const std::int64_t hash = contract_hash(state);
-  std::array<std::int64_t, 2> extremes{hash, -hash};
-  communicator.allreduce_max(std::span<std::int64_t>(extremes));
-  if (extremes[0] == -extremes[1]) return;
+  if (same_everywhere(communicator, contract_bytes(state))) return;
   throw UsageError("the ranks' adaptive clipping states differ",
                    "key, rule, step and clipping norms must be equal, and either all or none have counts to add up",
                    "give every rank the same options, and call sync on all of them after each step");

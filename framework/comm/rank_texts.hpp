@@ -8,6 +8,9 @@
 
 namespace ripieno {
 
+/// Collective. Whether every rank gives the same text, by 128 bits of SHA-256; one small message.
+[[nodiscard]] bool same_everywhere(const Communicator& communicator, std::string_view text);
+
 /// Collective. Every rank's text, in rank order.
 [[nodiscard]] std::vector<std::string> gather_texts(const Communicator& communicator, std::string_view mine);
 

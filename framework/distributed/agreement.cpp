@@ -1,7 +1,3 @@
-#include <xxhash.h>
-
-#include <array>
-#include <bit>
 #include <exception>
 #include <ripieno/accounting/base/error.hpp>
 #include <ripieno/framework/comm/rank_texts.hpp>
@@ -9,17 +5,6 @@
 #include <ripieno/framework/distributed/context.hpp>
 
 namespace ripieno::distributed {
-
-bool same_everywhere(const Communicator& communicator, std::string_view text) {
-  if (communicator.size() == 1) return true;
-  const XXH128_hash_t hash = XXH3_128bits(text.data(), text.size());
-  const auto low = std::bit_cast<std::int64_t>(hash.low64);
-  const auto high = std::bit_cast<std::int64_t>(hash.high64);
-  // max(v) and max(~v) = ~min(v) in one message.
-  std::array<std::int64_t, 4> extremes{low, high, ~low, ~high};
-  communicator.allreduce_max(std::span<std::int64_t>(extremes));
-  return extremes[0] == ~extremes[2] && extremes[1] == ~extremes[3];
-}
 
 void agree(const Communicator& communicator, std::string_view what, std::string_view remedy,
            const std::function<std::string()>& describe) {

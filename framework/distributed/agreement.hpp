@@ -15,9 +15,6 @@ namespace ripieno::distributed {
 void agree(const Communicator& communicator, std::string_view what, std::string_view remedy,
            const std::function<std::string()>& describe);
 
-/// Collective. Whether every rank gives the same text, by 128 bits of a hash; one small message.
-[[nodiscard]] bool same_everywhere(const Communicator& communicator, std::string_view text);
-
 /// CommError when there is no Runtime: for collectives that make no sense on one process that nobody has declared
 /// alone.
 void require_runtime(std::string_view function);

@@ -12,17 +12,13 @@ struct LocalSum {
   std::exception_ptr failure;
 };
 
-double clipping_norm(const StepParts& parts, const TrainingState& state) {
-  return state.clipping ? state.clipping->clipping_norms.front() : parts.plan.clipping_norm();
-}
-
 LocalSum clip_batch(StepParts& parts, const TrainingState& state, const std::function<Batch()>& next_batch) {
   LocalSum local;
   try {
     const Batch batch = next_batch();
     local.clipped = parts.plan.reproducible() ? lattice_sum(*parts.engine, parts.loss, parts.plan, state.params, batch)
                                               : clipped_sum(*parts.engine, parts.loss, parts.plan, state.params, batch,
-                                                            clipping_norm(parts, state));
+                                                            clipping_norm(parts.plan, state));
   } catch (...) {
     local.failure = std::current_exception();
   }
@@ -38,6 +34,10 @@ void renew_clipping_norm(TrainingState& state, const PrivateStatistics& statisti
 
 }  // namespace
 
+double clipping_norm(const PrivacyPlan& plan, const TrainingState& state) {
+  return state.clipping ? state.clipping->clipping_norms.front() : plan.clipping_norm();
+}
+
 StepOutcome train_step(StepParts& parts, TrainingState& state, const std::function<Batch()>& next_batch,
                        StepRequest request) {
   const OperationScope scope("train_step", state.step());
@@ -45,7 +45,7 @@ StepOutcome train_step(StepParts& parts, TrainingState& state, const std::functi
   const LocalSum local = clip_batch(parts, state, next_batch);
   const StepOutcome outcome = agree_on_step(parts, state, local.clipped, local.failure, request);
   const Noised<PyTree> noisy =
-      release_gradient(parts, state.params, local.clipped.flat, clipping_norm(parts, state), state.step());
+      release_gradient(parts, state.params, local.clipped.flat, clipping_norm(parts.plan, state), state.step());
   parts.optimizer.step_(state.params, noisy, state.optimizer, parts.plan.expected_batch());
   state.noise = {.step = state.step() + 1, .key_fingerprint = noisy.key_fingerprint()};
   renew_clipping_norm(state, outcome.statistics);

@@ -29,6 +29,9 @@ struct TrainingState {
   [[nodiscard]] std::int64_t step() const { return noise.step; }
 };
 
+/// The bound on one example's gradient in the next step.
+[[nodiscard]] double clipping_norm(const PrivacyPlan& plan, const TrainingState& state);
+
 /// What a step learned about private records, over all ranks. For the operator log alone (invariant P1).
 struct PrivateStatistics {
   std::int64_t batch_size = 0;

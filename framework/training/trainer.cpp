@@ -6,6 +6,7 @@
 #include <ripieno/accounting/base/log.hpp>
 #include <ripieno/accounting/base/text.hpp>
 #include <ripieno/framework/clipping/engine_choice.hpp>
+#include <ripieno/framework/comm/rank_texts.hpp>
 #include <ripieno/framework/profiling/perf_state.hpp>
 #include <ripieno/framework/sampling/data_loader.hpp>
 #include <ripieno/framework/sampling/poisson.hpp>
@@ -69,13 +70,9 @@ std::string setup_of(const TrainConfig& config, const RunInputs& inputs) {
 
 /// Collective. Frozen weights are in no state that ranks compare later.
 void require_same_model(const Communicator& communicator, const Model& model) {
-  std::int64_t digest = 0;
-  for (const char digit : model.sha256.substr(0, 15))
-    digest = 16 * digest + (digit <= '9' ? digit - '0' : digit - 'a' + 10);
-  std::array<std::int64_t, 2> extremes{digest, -digest};
-  communicator.allreduce_max(std::span<std::int64_t>(extremes));
+  const bool same = same_everywhere(communicator, model.sha256);
   collectively(communicator, [&] {
-    if (extremes[0] != -extremes[1])
+    if (!same)
       throw DataError("the ranks read different files as model " + model.name, "their contents differ",
                       "put the file where every host sees the same");
   });
@@ -172,10 +169,10 @@ ExitCode train(const Runtime& runtime, const TrainConfig& config, const ModelFac
       local_batch = static_cast<std::int64_t>(batch.ids.size());
       return batch;
     };
-    const double clipping_norm = state.clipping ? state.clipping->clipping_norms.front() : plan.clipping_norm();
+    const double norm = clipping_norm(plan, state);
     const auto [statistics, request] = train_step(parts, state, next_batch, asked);
-    perf.add(timer.finish(local_batch));
-    reports.step_done(state, ledger.records(), statistics, clipping_norm);
+    if (config.operator_log) perf.add(timer.finish(local_batch));
+    reports.step_done(state, ledger.records(), statistics, norm);
     if (progress.due()) progress.update(state.step(), reports.epsilon_note(ledger.records()));
     if (request.stop || request.checkpoint) {
       collectively(communicator, [&, stop = request.stop] {
