@@ -1,14 +1,17 @@
 // ripieno-dataset reshard, split and features: datasets out of datasets.
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <ripieno/accounting/base/error.hpp>
 #include <ripieno/accounting/base/log.hpp>
 #include <ripieno/accounting/cli/value.hpp>
-#include <ripieno/framework/models/oriented_gradients_kernel.hpp>
+#include <ripieno/framework/models/feature_kernel.hpp>
 #include <ripieno/io/import_shards.hpp>
 #include <ripieno/io/shard_set.hpp>
 #include <ripieno/io/verify.hpp>
+#include <thread>
+#include <utility>
 
 #include "dataset_commands.hpp"
 #include "dataset_progress.hpp"
@@ -80,22 +83,27 @@ std::vector<std::int64_t> part_counts(const std::vector<Part>& parts, std::int64
   return counts;
 }
 
-/// Oriented gradients (framework/models/oriented_gradients.hpp) of each image of a dataset.
+/// A public feature map (framework/models/feature_kernel.hpp) of each image of a dataset.
 class FeatureSource final : public io::ExampleSource {
  public:
-  explicit FeatureSource(const std::vector<io::ShardInfo>& shards, const io::ShardSet& images)
-      : labels_(io::open_shards(shards)), images_(images), shape_(image_shape(images)), kernel_(shape_) {}
+  FeatureSource(const std::vector<io::ShardInfo>& shards, const io::ShardSet& images, const std::string& map)
+      : labels_(io::open_shards(shards)), images_(images), map_(map) {
+    const auto [height, width] = image_sides(images, map);
+    for (unsigned i = 0; i < std::max(1U, std::thread::hardware_concurrency()); ++i) {
+      kernels_.push_back(make_feature_kernel(map, height, width));
+    }
+  }
 
   void describe(io::DatasetSpec& spec) const override {
     labels_->describe(spec);
     spec.dtype = io::DType::f32;
-    spec.example_shape = {static_cast<std::int64_t>(shape_.feature_size())};
+    spec.example_shape = {static_cast<std::int64_t>(kernels_.front()->feature_size())};
     spec.normalisation = {};
     spec.vocab_size = 0;
   }
   [[nodiscard]] std::vector<std::string> fingerprint() const override {
     std::vector<std::string> texts = labels_->fingerprint();
-    texts.emplace_back("oriented-gradients");
+    texts.push_back(map_);
     return texts;
   }
 
@@ -111,34 +119,45 @@ class FeatureSource final : public io::ExampleSource {
     std::vector<std::int64_t> ids(static_cast<std::size_t>(block.count - before));
     std::iota(ids.begin(), ids.end(), next_);
     next_ += block.count - before;
-    std::vector<float> images(ids.size() * shape_.image_size());
+    std::vector<float> images(ids.size() * kernels_.front()->image_size());
     images_.gather_x(ids, images);
-    std::vector<float> features(shape_.feature_size());
-    for (std::size_t i = 0; i < ids.size(); ++i) {
-      kernel_(std::span(images).subspan(i * shape_.image_size(), shape_.image_size()), features);
-      const auto bytes = std::as_bytes(std::span(features));
-      block.x.insert(block.x.end(), bytes.begin(), bytes.end());
-    }
+    std::vector<float> features(ids.size() * kernels_.front()->feature_size());
+    map_all(images, features);
+    const auto bytes = std::as_bytes(std::span(features));
+    block.x.insert(block.x.end(), bytes.begin(), bytes.end());
   }
 
  private:
-  static OrientedGradientsShape image_shape(const io::ShardSet& images) {
+  using Sides = std::pair<std::size_t, std::size_t>;
+
+  static Sides image_sides(const io::ShardSet& images, const std::string& map) {
     const auto shape = images.example_shape();
-    const bool single = shape.size() == 2 || (shape.size() == 3 && shape[0] == 1);
-    constexpr auto k_least = static_cast<std::int64_t>(OrientedGradientsShape::k_window);
-    if (!single || shape[shape.size() - 2] < k_least || shape.back() < k_least) {
-      throw DataError(
-          "oriented gradients cannot be made of examples of shape " + io::format_shape({shape.begin(), shape.end()}),
-          "images of one channel and at least 4x4 pixels are expected");
+    if (shape.size() != 2 && !(shape.size() == 3 && shape[0] == 1)) {
+      throw DataError(map + " cannot be made of examples of shape " + io::format_shape({shape.begin(), shape.end()}),
+                      "images of one channel are expected");
     }
-    return {.height = static_cast<std::size_t>(shape[shape.size() - 2]),
-            .width = static_cast<std::size_t>(shape.back())};
+    return {static_cast<std::size_t>(shape[shape.size() - 2]), static_cast<std::size_t>(shape.back())};
+  }
+
+  // Image by image, dealt out to one thread a core.
+  void map_all(std::span<const float> images, std::span<float> features) {
+    const std::size_t image_size = kernels_.front()->image_size();
+    const std::size_t feature_size = kernels_.front()->feature_size();
+    const std::size_t count = images.size() / image_size;
+    std::vector<std::jthread> threads;
+    for (std::size_t k = 0; k < kernels_.size(); ++k) {
+      threads.emplace_back([=, this] {
+        for (std::size_t i = k; i < count; i += kernels_.size()) {
+          (*kernels_[k])(images.subspan(i * image_size, image_size), features.subspan(i * feature_size, feature_size));
+        }
+      });
+    }
   }
 
   std::unique_ptr<io::ExampleSource> labels_;
   const io::ShardSet& images_;
-  OrientedGradientsShape shape_;
-  OrientedGradientsKernel kernel_;
+  std::string map_;
+  std::vector<std::unique_ptr<FeatureKernel>> kernels_;  // one a thread
   std::int64_t next_ = 0;
 };
 
@@ -211,7 +230,7 @@ int run_split(std::span<const std::string> arguments) {
 
 int run_features(std::span<const std::string> arguments) {
   fs::path path;
-  std::string map = "oriented-gradients";
+  std::string map = feature_kernel_names().front();
   io::ImportTarget output;
   output.spec.name.clear();
   cli::Options options("ripieno-dataset features",
@@ -219,14 +238,15 @@ int run_features(std::span<const std::string> arguments) {
                        dependencies());
   cli::Group& group = options.group("features");
   group.add("data", path, "PATH", "manifest of the images").required();
-  group.add_choice("map", map, {"oriented-gradients"}, "the feature map");
+  group.add_choice("map", map, feature_kernel_names(), "the feature map");
+  options.example("ripieno-dataset features --data data/train.json --map scattering --out data/scattering");
   add_output(options.group("output"), output);
   if (!options.parse(arguments)) return 0;
   const io::ShardSet images = io::ShardSet::open(path);
   std::vector<io::ShardInfo> shards;
   for (std::int64_t i = 0; i < images.num_shards(); ++i) shards.push_back(images.shard(i));
   const io::ImportTarget target = same_records_at(shards, output);
-  write_output(std::make_unique<FeatureSource>(shards, images), target, "mapping");
+  write_output(std::make_unique<FeatureSource>(shards, images, map), target, "mapping");
   return 0;
 }
 

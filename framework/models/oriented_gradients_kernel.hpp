@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <ripieno/framework/models/feature_kernel.hpp>
 #include <span>
 #include <vector>
 
@@ -21,14 +22,15 @@ struct OrientedGradientsShape {
   [[nodiscard]] constexpr std::size_t feature_size() const { return k_channels * channel_size(); }
 };
 
-/// Computes the features of one image at a time. Holds scratch memory, so each thread has its own object.
-class OrientedGradientsKernel {
+/// Oriented gradients [channels, pooled height, pooled width]: no sum is reordered and no multiplication fused,
+/// whatever the processor's vectors.
+class OrientedGradientsKernel final : public FeatureKernel {
  public:
   explicit OrientedGradientsKernel(OrientedGradientsShape shape);
 
-  /// `features` [channels, pooled height, pooled width] of `image` [height, width], both row-major. The bits depend on
-  /// the image alone: no sum is reordered and no multiplication fused, whatever the processor's vectors.
-  void operator()(std::span<const float> image, std::span<float> features);
+  [[nodiscard]] std::size_t image_size() const override { return shape_.image_size(); }
+  [[nodiscard]] std::size_t feature_size() const override { return shape_.feature_size(); }
+  void operator()(std::span<const float> image, std::span<float> features) override;
 
  private:
   OrientedGradientsShape shape_;
