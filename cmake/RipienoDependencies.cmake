@@ -1,6 +1,7 @@
 # What io and framework need beyond accounting.
 
 include(RipienoFind)
+find_package(Eigen3 REQUIRED NO_MODULE)  # headers of its FFT; none is installed
 
 add_library(ripieno_mpi INTERFACE)
 target_link_libraries(ripieno_mpi INTERFACE MPI::MPI_C)
