@@ -31,6 +31,7 @@ import small_training  # noqa: E402
 testcluster = hosts.load_script(ROOT / "slurm/testcluster")
 
 SKIPPED = 77
+COLLECTIVE_TIMEOUT_S = 20  # after which a rank gives up on others, whatever the launcher knows of them
 DEADLINE_S = 60  # by which every process of a job that was hit has ended, on a busy machine too
 FAKE_TIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"
 CHECKPOINTED, DATA, PRIVACY = 85, 3, 4
@@ -55,7 +56,8 @@ class Chaos:
         self.counts = collections.Counter()
 
     def command(self):
-        return small_training.train_command(self.data, self.out, steps=10**6, checkpoint_every=7, operator_log=None)
+        return small_training.train_command(self.data, self.out, steps=10**6, checkpoint_every=7, operator_log=None,
+                                            collective_timeout=COLLECTIVE_TIMEOUT_S)
 
     def launch(self, nodes, *options):
         self.log = open(self.cluster.folder / "job.log", "w+")
@@ -90,12 +92,17 @@ class Chaos:
             time.sleep(0.02)
         self.counts["resumes"] += 1
 
+    def survivors(self, job):
+        launcher = ["the launcher"] if job.poll() is None else []
+        return ", ".join(launcher + [f"a rank on {host}" for host in self.cluster.names
+                                     for _ in small_training.ranks_on(self.cluster, host)])
+
     def wait_until_gone(self, job):
         """Every process of the job, on every host."""
         end = time.monotonic() + DEADLINE_S
         while job.poll() is None or self.ranks():
             if time.monotonic() > end:
-                raise Failure(f"processes live on {DEADLINE_S} s after the blow: {self.log_text()}")
+                raise Failure(f"processes live on {DEADLINE_S} s after the blow: {self.survivors(job)}; {self.log_text()}")
             time.sleep(0.02)
         return job.returncode
 
