@@ -44,7 +44,7 @@ class Loop {
       return PyTree{{"weight", at::full({parameters}, value, at::kFloat)}};
     };
     state_.params = tree(0.5);
-    state_.optimizer.momentum = tree(0.25);
+    state_.optimizer.slots["trace"] = tree(0.25);
   }
 
   Window run(double window_s, bool with_checkpoint) {
@@ -69,7 +69,7 @@ class Loop {
     ledger_.record(state_.step());
     const double append_s = seconds_since(start);
     const at::Tensor params = state_.params.leaves().front();
-    const at::Tensor momentum = state_.optimizer.momentum.leaves().front();
+    const at::Tensor momentum = state_.optimizer.slots.at("trace").leaves().front();
     momentum.mul_(0.9).add_(params, 1e-3);
     params.sub_(momentum, 1e-6);
     ++state_.noise.step;

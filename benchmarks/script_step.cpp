@@ -77,8 +77,8 @@ class PrivateStep {
   };
   std::unique_ptr<ClippingEngine> engine_ = make_engine(EngineKind::bookkeeping);
   PyTree params_;
-  optim::Sgd sgd_ = optim::sgd({.lr = k_learning_rate});
-  optim::SgdState sgd_state_;
+  optim::FunctionalOptimizer sgd_ = optim::sgd({.lr = k_learning_rate});
+  optim::OptimizerState sgd_state_;
   std::int64_t step_ = 0;
 };
 

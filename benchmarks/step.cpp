@@ -81,8 +81,8 @@ class Steps {
   const Workload& workload_;
   PyTree plain_params_, private_params_;
   std::unique_ptr<ClippingEngine> engine_;
-  optim::Sgd sgd_;
-  optim::SgdState sgd_state_;
+  optim::FunctionalOptimizer sgd_;
+  optim::OptimizerState sgd_state_;
   std::int64_t step_ = 0;
 };
 

@@ -23,7 +23,8 @@
 #include <ripieno/framework/functional/script_function.hpp>
 #include <ripieno/framework/models/model.hpp>
 #include <ripieno/framework/noise/gaussian_noise.hpp>
-#include <ripieno/framework/optim/sgd.hpp>
+#include <ripieno/framework/optim/optimizers.hpp>
+#include <ripieno/framework/optim/schedules.hpp>
 #include <ripieno/framework/profiling/perf_state.hpp>
 #include <ripieno/framework/sampling/data_loader.hpp>
 #include <ripieno/framework/sampling/dataset.hpp>

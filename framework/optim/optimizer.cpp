@@ -23,6 +23,16 @@ void check_fit(const PyTree& params, const PyTree& updates) {
 
 }  // namespace
 
+namespace optim {
+
+std::optional<double> Gradient::noise_stddev(const std::string& path) const {
+  if (noised_ == nullptr) return 0.0;
+  if (noised_->group_stddevs()) return noised_->group_stddevs()->at(path);
+  return noised_->noise_stddev();
+}
+
+}  // namespace optim
+
 PyTree apply_updates(const PyTree& params, const PyTree& updates) {
   check_fit(params, updates);
   return PyTree::map([](const at::Tensor& param,

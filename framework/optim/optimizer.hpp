@@ -8,16 +8,30 @@
 namespace ripieno {
 namespace optim {
 
-/// What an optimizer is fed: a noised gradient, or a plain tree for training without privacy. A clipped sum that has
-/// not been noised does not compile: its release would not be covered by any noise.
-struct Gradient {
-  Gradient(const PyTree& plain) : tree(plain) {}  // NOLINT(google-explicit-constructor)
-  Gradient(const Noised<PyTree>& noised)          // NOLINT(google-explicit-constructor)
-      : tree(noised.tree()), noise_stddev(noised.noise_stddev()) {}
+/// What an optimizer is fed: a noised gradient, a noised pair of the gradient and the sum of its squares, or a plain
+/// tree for training without privacy. A clipped sum that has not been noised does not compile: its release would not be
+/// covered by any noise.
+class Gradient {
+ public:
+  Gradient(const PyTree& plain) : tree_(plain) {}  // NOLINT(google-explicit-constructor)
+  Gradient(const Noised<PyTree>& noised)           // NOLINT(google-explicit-constructor)
+      : tree_(noised.tree()), noised_(&noised) {}
+  /// The second of the pair is what adaptive optimizers make their second moment of, in place of the squared first.
+  Gradient(const NoisedPair<PyTree>& pair)  // NOLINT(google-explicit-constructor)
+      : tree_(pair.first.tree()), squares_(&pair.second.tree()), noised_(&pair.first) {}
   Gradient(const Clipped<PyTree>&) = delete;
+  Gradient(const ClippedPair<PyTree>&) = delete;
 
-  const PyTree& tree;
-  std::optional<double> noise_stddev = std::nullopt;
+  [[nodiscard]] const PyTree& tree() const { return tree_; }
+  /// Null unless this is a pair.
+  [[nodiscard]] const PyTree* squares() const { return squares_; }
+  /// Standard deviation of the noise in each element of a leaf: 0 for a plain tree, nothing where it is not known.
+  [[nodiscard]] std::optional<double> noise_stddev(const std::string& path) const;
+
+ private:
+  const PyTree& tree_;
+  const PyTree* squares_ = nullptr;
+  const Noised<PyTree>* noised_ = nullptr;
 };
 
 /// Result of an update; `auto [updates, next_state] = optimizer.update(noisy, state)`.

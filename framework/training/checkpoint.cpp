@@ -65,6 +65,23 @@ Number number_in(const std::string& text, const std::string& where) {
 std::int64_t integer(const std::string& text, const std::string& where) { return number_in<std::int64_t>(text, where); }
 double number(const std::string& text, const std::string& where) { return number_in<double>(text, where); }
 
+std::string slot_prefix(const std::string& slot) { return "optimizer." + slot + "."; }
+std::string phi_name(std::size_t leaf) { return "optimizer_phi_" + std::to_string(leaf); }
+
+/// Arrays and numbers of the optimizer; its step is left as in `like`.
+optim::OptimizerState take_optimizer(const optim::OptimizerState& like, io::TensorFile& file,
+                                     const std::string& where) {
+  optim::OptimizerState state = like;
+  for (auto& [name, tree] : state.slots) tree = take_tensors(slot_prefix(name), tree, file, where);
+  for (std::size_t i = 0; i < state.phi.size(); ++i) {
+    const auto found = file.attributes.find(phi_name(i));
+    if (found == file.attributes.end())
+      throw DataError(where + " does not fit the optimizer", "it lacks " + phi_name(i));
+    state.phi[i] = number(found->second, where);
+  }
+  return state;
+}
+
 Checkpoint read_checkpoint(const std::filesystem::path& path, const TrainingState& like) {
   io::TensorFile file = io::read_tensor_file(path);
   const std::string where = path.string();
@@ -81,7 +98,7 @@ Checkpoint read_checkpoint(const std::filesystem::path& path, const TrainingStat
                         .ledger_head = text("ledger_head"),
                         .ledger_bytes = integer(text("ledger_bytes"), where)};
   checkpoint.state.params = take_tensors("params.", like.params, file, where);
-  checkpoint.state.optimizer.momentum = take_tensors("momentum.", like.optimizer.momentum, file, where);
+  checkpoint.state.optimizer = take_optimizer(like.optimizer, file, where);
   checkpoint.state.optimizer.step = integer(text("optimizer_step"), where);
   checkpoint.state.noise.step = integer(text("step"), where);
   if (auto& clipping = checkpoint.state.clipping) {
@@ -105,7 +122,8 @@ void CheckpointFolder::write(const Checkpoint& checkpoint) const {
   std::filesystem::create_directories(folder_);
   std::vector<io::NamedTensor> tensors;
   add_tensors("params.", checkpoint.state.params, tensors);
-  add_tensors("momentum.", checkpoint.state.optimizer.momentum, tensors);
+  const optim::OptimizerState& optimizer = checkpoint.state.optimizer;
+  for (const auto& [name, tree] : optimizer.slots) add_tensors(slot_prefix(name), tree, tensors);
   const std::filesystem::path path = folder_ / file_name(checkpoint.state.step());
   std::map<std::string, std::string> attributes{{"format", k_format},
                                                 {"step", std::to_string(checkpoint.state.step())},
@@ -114,6 +132,9 @@ void CheckpointFolder::write(const Checkpoint& checkpoint) const {
                                                 {"setup", checkpoint.setup},
                                                 {"ledger_head", checkpoint.ledger_head},
                                                 {"ledger_bytes", std::to_string(checkpoint.ledger_bytes)}};
+  for (std::size_t i = 0; i < optimizer.phi.size(); ++i) {
+    attributes.emplace(phi_name(i), format_double(optimizer.phi[i]));
+  }
   if (checkpoint.state.clipping)
     attributes.emplace("clipping_norm", format_double(checkpoint.state.clipping->clipping_norms.front()));
   io::write_tensor_file(path, attributes, tensors, io::Readers::owner_only, io::Overwrite::replace);

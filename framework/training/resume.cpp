@@ -163,7 +163,8 @@ Beginning begin_run(const Runtime& runtime, const TrainConfig& config, const Pri
   communicator.broadcast(secret, 0);
   communicator.broadcast(std::as_writable_bytes(std::span(numbers)), 0);
   broadcast_tensors(communicator, state.params);
-  broadcast_tensors(communicator, state.optimizer.momentum);
+  for (const auto& [name, tree] : state.optimizer.slots) broadcast_tensors(communicator, tree);
+  communicator.broadcast(std::as_writable_bytes(std::span(state.optimizer.phi)), 0);
   state.noise.step = numbers[0];
   state.optimizer.step = numbers[1];
   if (state.clipping) {

@@ -39,10 +39,7 @@ void CheckpointSaver::save(const TrainingState& state, const Ledger& ledger) {
   wait();
   last_time_ = Clock::now();
   const auto copy = [](const at::Tensor& leaf) { return leaf.clone(); };
-  Checkpoint checkpoint{.state = {state.params.map(copy),
-                                  {.step = state.optimizer.step, .momentum = state.optimizer.momentum.map(copy)},
-                                  state.noise,
-                                  state.clipping},
+  Checkpoint checkpoint{.state = {state.params.map(copy), optim::copied(state.optimizer), state.noise, state.clipping},
                         .secret = secret_,
                         .setup = setup_,
                         .ledger_head = ledger.head(),

@@ -10,7 +10,7 @@
 #include <ripieno/framework/comm/communicator.hpp>
 #include <ripieno/framework/core/pytree.hpp>
 #include <ripieno/framework/noise/gaussian_noise.hpp>
-#include <ripieno/framework/optim/sgd.hpp>
+#include <ripieno/framework/optim/optimizers.hpp>
 #include <ripieno/framework/sampling/batch.hpp>
 #include <ripieno/framework/training/ledger.hpp>
 #include <ripieno/framework/training/release.hpp>
@@ -20,7 +20,7 @@ namespace ripieno {
 /// What a run carries from step to step; equal on every rank. A step updates the tensors of `params` in place.
 struct TrainingState {
   PyTree params;
-  optim::SgdState optimizer;
+  optim::OptimizerState optimizer;
   GaussianNoiseState noise;
   /// The clipping norm and its noise, where it follows the data.
   std::optional<AdaptiveClipState> clipping = std::nullopt;
@@ -59,7 +59,7 @@ struct StepParts {
   LossFn loss;
   std::shared_ptr<ClippingEngine> engine;
   GaussianNoise noise;
-  optim::Sgd optimizer;
+  optim::FunctionalOptimizer optimizer;
   ReleaseOptions release = {};
 };
 

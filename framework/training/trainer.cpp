@@ -128,7 +128,7 @@ ExitCode train(const Runtime& runtime, const TrainConfig& config, const ModelFac
   const int noise_threads = at::get_num_threads();
   // The bits of matrix products depend on the number of threads.
   if (plan.reproducible()) at::set_num_threads(1);
-  const optim::Sgd optimizer =
+  const optim::FunctionalOptimizer optimizer =
       optim::sgd({.lr = config.lr, .momentum = config.momentum, .weight_decay = config.weight_decay});
   const std::string setup = setup_of(config, inputs);
   const TrainingState initial{

@@ -18,12 +18,18 @@ using ::testing::ThrowsMessage;
 static_assert(std::is_constructible_v<optim::Gradient, const PyTree&>);
 static_assert(std::is_constructible_v<optim::Gradient, const Noised<PyTree>&>);
 static_assert(!std::is_constructible_v<optim::Gradient, const Clipped<PyTree>&>);
+static_assert(!std::is_constructible_v<optim::Gradient, const ClippedPair<PyTree>&>);
+// A rate is a function of the step alone: what depends on data, such as a loss, would have to be released first.
+static_assert(!std::is_constructible_v<optim::LearningRate, double (*)(std::int64_t, double)>);
+static_assert(!std::is_constructible_v<optim::LearningRate, double (*)(const at::Tensor&)>);
 
 TEST(Gradient, KnowsTheNoiseOfANoisedTree) {
   const Noised<PyTree> noised(at::ones({2}), 1.0, 0.5, 1, Extent::global);
-  EXPECT_EQ(optim::Gradient(noised).noise_stddev, 0.5);
+  EXPECT_EQ(optim::Gradient(noised).noise_stddev(""), 0.5);
   const PyTree plain = at::ones({2});
-  EXPECT_EQ(optim::Gradient(plain).noise_stddev, std::nullopt);
+  EXPECT_EQ(optim::Gradient(plain).noise_stddev(""), 0.0);
+  const Noised<PyTree> unknown(at::ones({2}), 1.0, std::nullopt, 1, Extent::global);
+  EXPECT_EQ(optim::Gradient(unknown).noise_stddev(""), std::nullopt);
 }
 
 TEST(LearningRate, IsANumberOrAFunctionOfTheStep) {
