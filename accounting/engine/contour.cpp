@@ -130,29 +130,33 @@ void Contour::sum_parts() {
   const auto count = static_cast<std::size_t>(std::ceil(highest_ / spacing_)) + 1;
   const double last = spacing_ * static_cast<double>(count - 1);
   const double mu_squared = loss_.gaussian_mu_squared;
-  // ln |product| from below and above, and its argument.
-  std::vector<double> log_low(count), log_high(count), argument(count);
+  // The product of all transforms, ln of what bounds its modulus, and a bound on its error relative to that.
+  std::vector<double> real(count), imaginary(count), log_majorant(count), error(count);
   for (std::size_t k = 0; k < count; ++k) {
     const double u = spacing_ * static_cast<double>(k);
-    log_low[k] = log_high[k] = -0.5 * mu_squared * u * u;
-    argument[k] = mu_squared * u * (c_ + 0.5);
+    log_majorant[k] = -0.5 * mu_squared * u * u;
+    const auto gaussian = mu_squared > 0 ? std::polar(std::exp(log_majorant[k]), mu_squared * u * (c_ + 0.5)) : 1.0;
+    real[k] = gaussian.real();
+    imaginary[k] = gaussian.imag();
   }
+  std::vector<double> part_real(count), part_imaginary(count);
   for (std::size_t i = 0; i < nodes_.size(); ++i) {
     const double steps = loss_.parts[i].steps;
     FrequencySweep sweep(nodes_[i], spacing_);
     for (std::size_t k = 0; k < count; ++k) {
       const std::complex<double> value = sweep.next();
-      const double modulus = std::abs(value);
-      const double error = nodes_[i].error(c_, spacing_ * static_cast<double>(k));
-      log_low[k] += steps * std::log(modulus);
-      log_high[k] += steps * std::log(modulus + error);
-      argument[k] += steps * std::arg(value);
+      part_real[k] = value.real();
+      part_imaginary[k] = value.imag();
     }
+    kernels::multiply_by_power({part_real, part_imaginary}, steps, {real, imaginary});
+    const double at_zero = nodes_[i].error(c_, 0);
+    kernels::add_power_errors({part_real, part_imaginary}, at_zero, nodes_[i].error(c_, spacing_) - at_zero, steps,
+                              log_majorant, error);
   }
+  kernels::exp(log_majorant);
   sum_.emplace(c_, spacing_, log_scale_, 8 * k_unit_roundoff * (std::abs(log_scale_) + 1), mu_squared * (c_ + 0.5));
   for (std::size_t k = 0; k < count; ++k) {
-    sum_->add(std::polar(std::exp(log_low[k]), argument[k]),
-              std::exp(log_high[k]) * -std::expm1(log_low[k] - log_high[k]));
+    sum_->add({real[k], imaginary[k]}, log_majorant[k] * std::min(error[k], 1.0));
   }
   if (highest_ > 0) sum_->close(log_decay(last));
 }

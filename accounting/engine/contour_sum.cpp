@@ -5,7 +5,6 @@
 #include <ripieno/accounting/engine/normal.hpp>
 
 namespace ripieno::accounting {
-
 ContourSum::ContourSum(double c, double spacing, double log_scale, double log_scale_rounding, double phase_factor)
     : c_(c),
       spacing_(spacing),
@@ -15,32 +14,49 @@ ContourSum::ContourSum(double c, double spacing, double log_scale, double log_sc
       log_tail_(std::numeric_limits<double>::infinity()) {}
 
 void ContourSum::add(std::complex<double> value, double error) {
-  const double u = frequency(terms_.size());
-  const std::complex<double> s(c_, u);
-  const std::complex<double> weight = (terms_.empty() ? 0.5 : 1.0) / (s * (s + 1.0));
-  terms_.push_back(value * weight);
-  const double size = std::abs(terms_.back());
-  term_error_ += std::abs(weight) * error;
+  const double u = frequency(real_.size());
+  const double share = real_.empty() ? 0.5 : 1.0;
+  const std::complex<double> denominator(c_ * (c_ + 1) - u * u, u * (2 * c_ + 1));  // s (s + 1)
+  const double norm = std::norm(denominator);
+  const double scale = share / norm;
+  real_.push_back(scale * (value.real() * denominator.real() + value.imag() * denominator.imag()));
+  imaginary_.push_back(scale * (value.imag() * denominator.real() - value.real() * denominator.imag()));
+  const double weight = share / std::sqrt(norm);
+  const double size = weight * std::sqrt(std::norm(value));
+  term_error_ += weight * error;
   terms_size_ += size;
   terms_moment_ += u * size * (1 + phase_factor_);
 }
 
 // |1 / (s (s+1))| <= 1 / u^2, whose integral from U on is 1 / U.
 void ContourSum::close(double log_tail) {
-  if (terms_.size() < 2) return;
-  log_tail_ = log_tail - std::log(std::numbers::pi * frequency(terms_.size() - 1));
+  if (real_.size() < 2) return;
+  log_tail_ = log_tail - std::log(std::numbers::pi * frequency(real_.size() - 1));
+}
+
+kernels::RotatedSums ContourSum::rotated(double epsilon) const {
+  const double angle = spacing_ * epsilon;
+  if (angle * static_cast<double>(real_.size()) <= kernels::k_largest_angle) {
+    return kernels::rotated_sums({real_, imaginary_}, angle);
+  }
+  kernels::RotatedSums sums{};
+  for (std::size_t k = 0; k < real_.size(); ++k) {
+    const auto index = static_cast<double>(k);
+    const std::complex<double> term = std::complex(real_[k], imaginary_[k]) * std::polar(1.0, -index * angle);
+    sums.plain.real += term.real();
+    sums.plain.imaginary += term.imag();
+    sums.by_index.real += index * term.real();
+    sums.by_index.imaginary += index * term.imag();
+  }
+  return sums;
 }
 
 ContourSum::Value ContourSum::at(double epsilon) const {
-  double sum = 0;
-  for (std::size_t k = 0; k < terms_.size(); ++k) {
-    const double phase = -frequency(k) * epsilon;
-    sum += terms_[k].real() * std::cos(phase) - terms_[k].imag() * std::sin(phase);
-  }
+  const double sum = rotated(epsilon).plain.real;
   const double log_unit = log_scale_ - c_ * epsilon;
   const double unit = std::exp(log_unit) * spacing_ / std::numbers::pi;
   const double phase_rounding = 4 * k_unit_roundoff * (1 + epsilon) * terms_moment_;
-  const double sum_rounding = k_unit_roundoff * (32 + static_cast<double>(terms_.size())) * terms_size_;
+  const double sum_rounding = k_unit_roundoff * (32 + static_cast<double>(real_.size())) * terms_size_;
   const double scale_rounding = log_scale_rounding_ + 8 * k_unit_roundoff * (c_ * epsilon + 1);
   const double error = unit * (term_error_ + phase_rounding + sum_rounding + scale_rounding * std::abs(sum)) +
                        std::exp(log_unit + log_tail_);
@@ -48,13 +64,9 @@ ContourSum::Value ContourSum::at(double epsilon) const {
 }
 
 ContourSum::Estimate ContourSum::estimate(double epsilon) const {
-  double value = 0, derivative = 0;
-  for (std::size_t k = 0; k < terms_.size(); ++k) {
-    const double u = frequency(k);
-    const std::complex<double> term = terms_[k] * std::polar(1.0, -u * epsilon);
-    value += term.real();
-    derivative -= (std::complex<double>(c_, u) * term).real();
-  }
+  const auto [plain, by_index] = rotated(epsilon);
+  const double value = plain.real;
+  const double derivative = -(c_ * plain.real - spacing_ * by_index.imaginary);
   return {log_scale_ - c_ * epsilon + std::log(value * spacing_ / std::numbers::pi), derivative / value};
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <complex>
-#include <ripieno/accounting/engine/interval.hpp>
+#include <ripieno/accounting/engine/vector_kernels.hpp>
 #include <vector>
 
 namespace ripieno::accounting {
@@ -34,9 +34,11 @@ class ContourSum {
   [[nodiscard]] Estimate estimate(double epsilon) const;
 
  private:
+  [[nodiscard]] kernels::RotatedSums rotated(double epsilon) const;
+
   double c_, spacing_;
   double log_scale_, log_scale_rounding_, phase_factor_;
-  std::vector<std::complex<double>> terms_;   // f / (s (s+1)), the first one halved
+  std::vector<double> real_, imaginary_;      // of the terms f / (s (s+1)), the first one halved
   double term_error_ = 0;                     // sum over all terms
   double terms_size_ = 0, terms_moment_ = 0;  // sums of |term| and of frequency * |term|
   double log_tail_ = 0;                       // over e^{log_scale - c epsilon}

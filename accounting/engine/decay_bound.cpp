@@ -2,21 +2,60 @@
 #include <cmath>
 #include <limits>
 #include <ripieno/accounting/engine/decay_bound.hpp>
-#include <ripieno/accounting/engine/normal.hpp>
+#include <ripieno/accounting/engine/vector_kernels.hpp>
 
 namespace ripieno::accounting {
 namespace {
 
-// 1 - sup_{y >= x} |sin(y)/y|, or less: non-decreasing in x.
-double uniform_deficit(double x) {
-  constexpr double second_lobe = 0.2172336283;  // the largest |sin(y)/y| beyond pi, rounded up
-  if (x < 0.5) {
-    const double square = x * x;
-    return square / 6 * (1 - square / 20);  // an alternating series, cut after a negative term
+constexpr double k_inf = std::numeric_limits<double>::infinity();
+constexpr double k_log_smallest = -700;  // exponentials below this are taken for nothing, or for this
+
+// What the density of the tilted loss does at some outputs: at l(x) it is integrand(x) / (A l'(x)), l' = r / s^2.
+class DensityTable {
+ public:
+  struct Point {
+    double density, slope, posterior, share_slope;
+    bool is_nothing;  // the density is between 0 and `density`
+  };
+
+  DensityTable(const LossLaw& law, double z, double log_transform, const LossLaw::Range& range, std::size_t cells)
+      : law_(law), z_(z), variance_(law.sigma() * law.sigma()), x_(cells + 1), posterior_(cells + 1) {
+    const double dx = (range.high - range.low) / static_cast<double>(cells);
+    for (std::size_t i = 0; i < x_.size(); ++i) x_[i] = range.low + dx * static_cast<double>(i);
+    std::vector<double> ratio(x_.size());
+    law.at(x_, ratio, posterior_);
+    for (std::size_t i = 0; i < x_.size(); ++i) {
+      exponent_.push_back(law.log_integrand(x_[i], z, ratio[i]) + law.log_share(x_[i]) - log_transform);
+    }
+    density_ = exponent_;
+    kernels::exp(density_);
   }
-  if (x < 2.5) return std::min(1 - std::sin(x) / x, 1 - second_lobe);
-  return 1 - std::min(second_lobe, 1 / x);
-}
+
+  [[nodiscard]] Point operator[](std::size_t i) const {
+    const double share_slope = law_.share_slope(x_[i]);
+    return {.density = density_[i] * variance_ / posterior_[i],
+            .slope = (-x_[i] - 1 + (z_ + 1) * posterior_[i]) / variance_ + share_slope,
+            .posterior = posterior_[i],
+            .share_slope = share_slope,
+            .is_nothing = exponent_[i] < k_log_smallest};
+  }
+
+  // Losses of the points, from the first.
+  [[nodiscard]] std::vector<double> distances() const {
+    std::vector<double> growth(posterior_.begin(), posterior_.end() - 1);
+    const double odds_growth = std::expm1((x_[1] - x_[0]) / variance_);
+    for (double& posterior : growth) posterior *= odds_growth;
+    kernels::log1p(growth);
+    std::vector<double> distance{0};
+    for (const double step : growth) distance.push_back(distance.back() + step);
+    return distance;
+  }
+
+ private:
+  const LossLaw& law_;
+  double z_, variance_;
+  std::vector<double> x_, posterior_, exponent_, density_;
+};
 
 }  // namespace
 
@@ -25,31 +64,19 @@ DecayBound::DecayBound(const LossLaw& law, double c, double log_transform, doubl
   const double z = law.order(c);
   const LossLaw::Range range = law.support(c);
   const Window::Edge& edge = law.window().high;
-  const double steepest = std::isfinite(edge.centre) ? 0.5 * edge.width : std::numeric_limits<double>::infinity();
+  const double steepest = std::isfinite(edge.centre) ? 0.5 * edge.width : k_inf;
   const double spacing = std::min({0.2 * law.sigma(), 0.3 * variance, steepest}) / fineness;
   const auto cells = static_cast<std::size_t>(std::clamp((range.high - range.low) / spacing, 32.0, 8000.0));
   const double dx = (range.high - range.low) / static_cast<double>(cells);
   const double dw = dx / variance;
 
-  // The density of the loss at l(x) is integrand(x) / (A l'(x)), l' = r / s^2.
-  struct Point {
-    double density, slope, posterior, share_slope;
-  };
-  const auto at = [&](double x) {
-    const auto [ratio, r] = law.at(x);
-    const double density = std::exp(law.log_integrand(x, z, ratio) + law.log_share(x) - log_transform) * variance / r;
-    const double share_slope = law.share_slope(x);
-    return Point{density, (-x - 1 + (z + 1) * r) / variance + share_slope, r, share_slope};
-  };
+  const DensityTable table(law, z, log_transform, range, cells);
   std::vector<double> height(cells);
-  std::vector<double> distance(cells + 1);  // losses of the cell edges, from the first
-  const double odds_growth = std::expm1(dw);
-  Point left = at(range.low);
+  DensityTable::Point left = table[0];
   // Left of the range the density rises from 0, since the slope only grows to the left; right of it it falls to 0.
-  variation_ = left.slope > 0 ? left.density : std::numeric_limits<double>::infinity();
+  variation_ = left.slope > 0 ? left.density : k_inf;
   for (std::size_t i = 0; i < cells; ++i) {
-    const Point right = at(range.low + dx * static_cast<double>(i + 1));
-    distance[i + 1] = distance[i] + std::log1p(left.posterior * odds_growth);
+    const DensityTable::Point right = table[i + 1];
     // Bounds on the slope of ln(density), (-x - 1 + (z+1) r) / s^2 and that of the window, over the cell. Where its
     // sign is not sure, the density may dip below or rise above its ends by no more than the slope times half the cell.
     const double shift =
@@ -58,13 +85,14 @@ DecayBound::DecayBound(const LossLaw& law, double c, double log_transform, doubl
     const double excess = one_sign ? 1 : std::exp(0.5 * dx * (std::abs(left.slope) + shift));
     const double low = std::min(left.density, right.density) / excess;
     const double high = std::max(left.density, right.density) * excess;
-    height[i] = std::isfinite(low) ? low * (1 - 1e-9) : 0;  // rounding; where r underflows nothing is known
+    // 1e-9 for rounding; where r underflows nothing is known.
+    height[i] = std::isfinite(low) && !left.is_nothing && !right.is_nothing ? low * (1 - 1e-9) : 0;
     variation_ += one_sign ? high - low : 2 * (high - low);
     left = right;
   }
   variation_ = (variation_ + left.density) * (1 + 1e-9);
-  if (std::isnan(variation_)) variation_ = std::numeric_limits<double>::infinity();
-  add_layers(height, distance);
+  if (std::isnan(variation_)) variation_ = k_inf;
+  add_layers(height, table.distances());
 }
 
 // Cuts the area under the steps into maximal rectangles, from the narrow ones on top to the wide ones below.
@@ -80,7 +108,8 @@ void DecayBound::add_layers(const std::vector<double>& height, const std::vector
       left = open.back().left;
       open.pop_back();
       const double width = right - left;
-      layers_.push_back({(top - std::max(level, open.back().height)) * width, width});
+      layer_mass_.push_back((top - std::max(level, open.back().height)) * width);
+      layer_width_.push_back(width);
     }
     return left;
   };
@@ -92,8 +121,7 @@ void DecayBound::add_layers(const std::vector<double>& height, const std::vector
 }
 
 double DecayBound::log_bound(double frequency) const {
-  double deficit = 0;
-  for (const Layer& layer : layers_) deficit += layer.mass * uniform_deficit(0.5 * frequency * layer.width);
+  const double deficit = kernels::uniform_deficit(layer_mass_, layer_width_, 0.5 * frequency) * (1 - 1e-9);
   const double by_layers = std::log1p(-std::min(deficit, 1.0));
   return std::min({0.0, by_layers, std::log(variation_ / frequency)});
 }

@@ -21,12 +21,9 @@ class DecayBound {
   [[nodiscard]] double log_bound(double frequency) const;
 
  private:
-  struct Layer {
-    double mass, width;
-  };
   void add_layers(const std::vector<double>& height, const std::vector<double>& edge_distance);
 
-  std::vector<Layer> layers_;
+  std::vector<double> layer_mass_, layer_width_;
   double variation_ = 0;
 };
 

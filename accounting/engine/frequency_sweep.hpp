@@ -10,16 +10,19 @@ namespace ripieno::accounting {
 /// every term between two frequencies, with fresh starts in between. Its rounding is part of TiltedNodes::error.
 class FrequencySweep {
  public:
+  /// `nodes` must outlive the sweep.
   FrequencySweep(const TiltedNodes& nodes, double spacing);
   /// The value at the next frequency; the first call answers for 0.
   [[nodiscard]] std::complex<double> next();
 
  private:
   void start_afresh();
+  void rotations(double frequency, std::vector<double>& cosine, std::vector<double>& sine) const;
 
-  double spacing_;
+  const TiltedNodes& nodes_;
+  double spacing_, largest_loss_;
   std::size_t count_ = 0;
-  std::vector<double> loss_, weight_, real_, imaginary_, cosine_, sine_;
+  std::vector<double> real_, imaginary_, cosine_, sine_;
 };
 
 }  // namespace ripieno::accounting

@@ -35,6 +35,7 @@ GaussLegendre make_rule() {
     const auto index = static_cast<std::size_t>(i);
     rule.abscissa[index] = static_cast<double>(x);
     rule.weight[index] = static_cast<double>(2 / ((1 - x * x) * p.derivative * p.derivative));
+    rule.log_weight[index] = std::log(rule.weight[index]);
   }
   return rule;
 }

@@ -4,13 +4,15 @@
 #include <numbers>
 #include <ripieno/accounting/engine/loss_law.hpp>
 #include <ripieno/accounting/engine/normal.hpp>
+#include <ripieno/accounting/engine/vector_kernels.hpp>
 
 namespace ripieno::accounting {
 namespace {
 
 constexpr double k_inf = std::numeric_limits<double>::infinity();
-constexpr double k_tail_deviations = 8.7;      // Phi(-8.7) = 1.7e-18
-constexpr double k_log_negligible_tail = -42;  // beside the largest value of a windowed integrand
+constexpr double k_tail_deviations = 8.7;       // Phi(-8.7) = 1.7e-18
+constexpr double k_largest_vector_ratio = 700;  // of the two Gaussians, whose exponential does not overflow
+constexpr double k_log_negligible_tail = -42;   // beside the largest value of a windowed integrand
 
 }  // namespace
 
@@ -91,6 +93,18 @@ LossLaw::Point LossLaw::at(double x) const {
   }
   const double growth = std::expm1(w);
   return {std::log1p(q_ * growth), q_ * (1 + growth) / (1 + q_ * growth)};
+}
+
+void LossLaw::at(std::span<const double> x, std::span<double> log_ratio, std::span<double> posterior) const {
+  if (!x.empty() && gaussian_ratio(std::ranges::max(x)) <= k_largest_vector_ratio) {
+    kernels::loss_ratios(x, q_, half_precision_, log_ratio, posterior);
+    return;
+  }
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const Point point = at(x[i]);
+    log_ratio[i] = point.log_ratio;
+    posterior[i] = point.posterior;
+  }
 }
 
 // Through a window the integrand may be far below what it is without, so that its own size is the measure.

@@ -2,6 +2,7 @@
 
 #include <limits>
 #include <ripieno/accounting/engine/interval.hpp>
+#include <span>
 
 namespace ripieno::accounting {
 
@@ -66,6 +67,8 @@ class LossLaw {
     double posterior;  ///< r(x) = q e^w / (1 - q + q e^w), the chance that the example was drawn; l'(x) = r(x) / s^2
   };
   [[nodiscard]] Point at(double x) const;
+  /// Both at many outputs; equally long.
+  void at(std::span<const double> x, std::span<double> log_ratio, std::span<double> posterior) const;
   /// The x where l(x) = `ratio`; -inf where every x has a greater one.
   [[nodiscard]] double output(double ratio) const;
   /// ln of the density of Q at x times e^{z l(x)}: the integrand of A(z), but for the window.

@@ -6,6 +6,7 @@
 #include <ripieno/accounting/engine/moments.hpp>
 #include <ripieno/accounting/engine/normal.hpp>
 #include <ripieno/accounting/engine/quadrature.hpp>
+#include <ripieno/accounting/engine/vector_kernels.hpp>
 
 namespace ripieno::accounting {
 namespace {
@@ -83,42 +84,29 @@ void RoughCumulant::extend(double c) {
     const double longest = std::min(10 * law.sigma(), 10 * law.sigma() * law.sigma());
     const double panels = std::clamp(std::ceil((range.high - range.low) / longest), 2.0, k_max_rough_panels);
     const double half = 0.5 * (range.high - range.low) / panels;
+    std::vector<double> x, posterior;
     Table& table = tables_[i];
-    table.loss.clear();
     table.log_weight.clear();
     for (double k = 0; k < panels; ++k) {
       for (std::size_t j = 0; j < GaussLegendre::k_points; ++j) {
-        const double x = range.low + half * (2 * k + 1 + rule.abscissa[j]);
-        table.loss.push_back(law.at(x).log_ratio);
-        table.log_weight.push_back(law.log_integrand(x, 0, 0) + law.log_share(x) + std::log(half * rule.weight[j]));
+        x.push_back(range.low + half * (2 * k + 1 + rule.abscissa[j]));
+        table.log_weight.push_back(std::log(half) + rule.log_weight[j] + law.log_integrand(x.back(), 0, 0) +
+                                   law.log_share(x.back()));
       }
     }
+    table.loss.resize(x.size());
+    posterior.resize(x.size());
+    law.at(x, table.loss, posterior);
   }
 }
 
 // Of one step.
-Cumulant RoughCumulant::of_part(std::size_t part, double c) {
+Cumulant RoughCumulant::of_part(std::size_t part, double c) const {
   const Table& table = tables_[part];
   const LossLaw& law = loss_.parts[part].law;
-  const double z = law.order(c);
-  exponent_.resize(table.loss.size());
-  double largest = -std::numeric_limits<double>::infinity();
-  for (std::size_t j = 0; j < exponent_.size(); ++j) {
-    exponent_[j] = table.log_weight[j] + z * table.loss[j];
-    largest = std::max(largest, exponent_[j]);
-  }
-  double sum = 0, first = 0, second = 0;
-  for (std::size_t j = 0; j < exponent_.size(); ++j) {
-    const double t = exponent_[j] - largest;
-    if (t < -40) continue;
-    const double weight = std::exp(t);
-    const double loss = table.loss[j];
-    sum += weight;
-    first += weight * loss;
-    second += weight * loss * loss;
-  }
-  const double mean = first / sum;
-  return {largest + std::log(sum), mean * law.sign(), std::max(second / sum - mean * mean, 0.0)};
+  const auto [largest, weight, first, second] = kernels::tilted_sums(table.log_weight, table.loss, law.order(c));
+  const double mean = first / weight;
+  return {largest + std::log(weight), mean * law.sign(), std::max(second / weight - mean * mean, 0.0)};
 }
 
 Cumulant RoughCumulant::operator()(double c) {

@@ -49,11 +49,10 @@ class RoughCumulant : public CumulantEstimate {
     std::vector<double> loss, log_weight;
   };
   void extend(double c);
-  [[nodiscard]] Cumulant of_part(std::size_t part, double c);
+  [[nodiscard]] Cumulant of_part(std::size_t part, double c) const;
 
   const ComposedLoss& loss_;
   std::vector<Table> tables_;
-  std::vector<double> exponent_;  // work space
   double c_limit_ = 0;
 };
 

@@ -6,6 +6,7 @@
 #include <ripieno/accounting/engine/gauss_legendre.hpp>
 #include <ripieno/accounting/engine/normal.hpp>
 #include <ripieno/accounting/engine/quadrature.hpp>
+#include <ripieno/accounting/engine/vector_kernels.hpp>
 
 namespace ripieno::accounting {
 namespace {
@@ -183,37 +184,42 @@ class PanelWalk {
 TiltedNodes tilted_nodes(const LossLaw& law, double c, double u_max, std::size_t max_nodes, double log_tolerance) {
   const GaussLegendre& rule = gauss_legendre();
   const double z = law.order(c);
-  TiltedNodes nodes;
   PanelWalk walk(law, c, u_max, log_tolerance);
+  std::vector<double> x, width;
+  const bool complete = walk.run(max_nodes / GaussLegendre::k_points, [&](double middle, double half) {
+    for (std::size_t i = 0; i < GaussLegendre::k_points; ++i) {
+      x.push_back(middle + half * rule.abscissa[i]);
+      width.push_back(half * rule.weight[i]);
+    }
+  });
+  const std::size_t count = x.size();
+  TiltedNodes nodes;
+  nodes.loss.resize(count);
+  std::vector<double> posterior(count), exponent(count), log_share(count);
+  law.at(x, nodes.loss, posterior);
+  if (law.has_window()) std::ranges::transform(x, log_share.begin(), [&](double at) { return law.log_share(at); });
+  for (std::size_t j = 0; j < count; ++j) {
+    exponent[j] = law.log_integrand(x[j], z, nodes.loss[j]) + log_share[j] - walk.scale();
+  }
+  nodes.weight = exponent;
+  kernels::exp(nodes.weight);
   double sum = 0;
   double loss_size = 0;      // sum of weight * size of the rounding error of the loss, in roundings
   double exponent_size = 0;  // the same for the exponent of the weight
-  const auto add_panel = [&](double middle, double half) {
-    for (std::size_t i = 0; i < GaussLegendre::k_points; ++i) {
-      const double x = middle + half * rule.abscissa[i];
-      const auto [loss, posterior] = law.at(x);
-      const double log_share = law.log_share(x);
-      const double exponent = law.log_integrand(x, z, loss) + log_share - walk.scale();
-      const double weight = half * rule.weight[i] * std::exp(exponent);
-      nodes.loss.push_back(law.sign() * loss);
-      nodes.weight.push_back(weight);
-      sum += weight;
-      loss_size += weight * (std::abs(loss) + posterior * (std::abs(law.gaussian_ratio(x)) + 1) + law.q());
-      exponent_size += weight * (std::abs(exponent) + 0.5 * x * x / (law.sigma() * law.sigma()) - 4 * log_share);
-    }
-  };
-  const bool complete = walk.run(max_nodes / GaussLegendre::k_points, add_panel);
-  for (double& weight : nodes.weight) weight /= sum;
-  for (std::size_t j = 0; j < nodes.loss.size(); ++j) nodes.mean += nodes.weight[j] * nodes.loss[j];
-  for (std::size_t j = 0; j < nodes.loss.size(); ++j) {
-    const double centred = nodes.loss[j] - nodes.mean;
-    nodes.variance += nodes.weight[j] * centred * centred;
+  for (std::size_t j = 0; j < count; ++j) {
+    const double weight = nodes.weight[j] *= width[j];
+    sum += weight;
+    loss_size += weight * (std::abs(nodes.loss[j]) + posterior[j] * (std::abs(law.gaussian_ratio(x[j])) + 1) + law.q());
+    exponent_size +=
+        weight * (std::abs(exponent[j]) + 0.5 * x[j] * x[j] / (law.sigma() * law.sigma()) - 4 * log_share[j]);
   }
+  for (double& weight : nodes.weight) weight /= sum;
+  for (double& loss : nodes.loss) loss *= law.sign();
   nodes.log_transform = walk.scale() + std::log(sum);
   nodes.quadrature_error = complete ? walk.error() / sum * (1 + 1e-9) : k_inf;
   nodes.loss_rounding = 4 * k_unit_roundoff * loss_size / sum;
   // 32 rotations between fresh starts, eight partial sums, and a dozen roundings in each weight.
-  nodes.fixed_rounding = k_unit_roundoff * (120 + static_cast<double>(nodes.loss.size()) / 8 + 4 * exponent_size / sum);
+  nodes.fixed_rounding = k_unit_roundoff * (120 + static_cast<double>(count) / 8 + 4 * exponent_size / sum);
   return nodes;
 }
 

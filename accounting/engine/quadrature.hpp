@@ -10,12 +10,11 @@ namespace ripieno::accounting {
 ///   e^{log_transform}.
 struct TiltedNodes {
   std::vector<double> loss;
-  std::vector<double> weight;     ///< positive, sum to 1
-  double log_transform = 0;       ///< ln E e^{cL}
-  double mean = 0, variance = 0;  ///< of the loss under the tilted law
-  double quadrature_error = 0;    ///< Gauss-Legendre and truncation, for every |u| <= u_max
-  double loss_rounding = 0;       ///< mean rounding error of the losses
-  double fixed_rounding = 0;      ///< rounding of weights, rotations and sums
+  std::vector<double> weight;   ///< positive, sum to 1
+  double log_transform = 0;     ///< ln E e^{cL}
+  double quadrature_error = 0;  ///< Gauss-Legendre and truncation, for every |u| <= u_max
+  double loss_rounding = 0;     ///< mean rounding error of the losses
+  double fixed_rounding = 0;    ///< rounding of weights, rotations and sums
   /// Bound at frequency u, for c as given when made.
   [[nodiscard]] double error(double c, double u) const {
     return quadrature_error + fixed_rounding + (c + 1 + u) * loss_rounding;

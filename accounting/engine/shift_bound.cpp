@@ -31,11 +31,16 @@ double log_peak(const LossLaw& law, double z, double left, double right, const L
 
 // A window grows along the path like e^{(t s^2 / width)^2 / 2}: where it is
 // steep, nearer paths are tried as well. `width` is in units of s^2.
-std::vector<double> shifts_for(double width) {
-  std::vector<double> shifts(std::begin(k_shifts), std::end(k_shifts));
+struct Shift {
+  explicit Shift(double shift) : t(shift), sine(std::sin(t)), cosine(std::cos(t)), half_sine(std::sin(0.5 * t)) {}
+  double t, sine, cosine, half_sine;
+};
+
+std::vector<Shift> shifts_for(double width) {
+  std::vector<Shift> shifts(std::begin(k_shifts), std::end(k_shifts));
   const double nearness = width / k_shifts[0];
   if (nearness > k_near_enough) return shifts;
-  for (const double t : k_shifts) shifts.push_back(nearness * t);
+  for (const double t : k_shifts) shifts.emplace_back(nearness * t);
   return shifts;
 }
 
@@ -53,7 +58,7 @@ ShiftBound::ShiftBound(const LossLaw& law, double c) {
   const double dx = (range.high - range.low) / cells;
   const double low_b = variance / low_width;
   const double high_b = variance / high_edge.width;
-  const std::vector<double> shifts = shifts_for(std::min(low_width, high_edge.width) / variance);
+  const std::vector<Shift> shifts = shifts_for(std::min(low_width, high_edge.width) / variance);
   paths_.resize(shifts.size());
   double x = range.low;
   LossLaw::Point left = law.at(x);
@@ -65,13 +70,12 @@ ShiftBound::ShiftBound(const LossLaw& law, double c) {
     const double odds = left.posterior / (1 - left.posterior);
     const double spread = std::min(left.posterior * (1 - left.posterior), right.posterior * (1 - right.posterior));
     for (std::size_t j = 0; j < paths_.size(); ++j) {
-      const double t = shifts[j];
-      const double half_sine = std::sin(0.5 * t);
+      const auto& [t, sine, cosine, half_sine] = shifts[j];
       // |e^{zl}| falls by z/2 ln(1 - 4 r (1-r) sin^2(t/2)), the density grows
       // by the square of the shift.
       const double fall = 0.5 * z * std::log1p(-4 * spread * half_sine * half_sine);
       const double growth = 0.5 * t * t * variance + share.at(t * variance);
-      const double angle = odds < 1e15 ? std::atan2(odds * std::sin(t), 1 + odds * std::cos(t)) : t;
+      const double angle = odds < 1e15 ? std::atan2(odds * sine, 1 + odds * cosine) : t;
       paths_[j].push_back({size + fall + growth + k_rounding, angle * (1 - k_rounding)});
     }
     x = end;
@@ -79,7 +83,7 @@ ShiftBound::ShiftBound(const LossLaw& law, double c) {
   }
   // The ends of the paths: as on the real axis, with the same growth.
   for (std::size_t j = 0; j < paths_.size(); ++j) {
-    const double t = shifts[j];
+    const double t = shifts[j].t;
     const double growth = 0.5 * t * t * (variance + low_b * low_b + high_b * high_b) + k_rounding;
     if (range.high < law.cap()) {
       paths_[j].push_back({law.log_right_tail(z, range.high) + growth, paths_[j].back().angle});

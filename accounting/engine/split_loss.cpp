@@ -4,6 +4,7 @@
 #include <ripieno/accounting/engine/gauss_legendre.hpp>
 #include <ripieno/accounting/engine/normal.hpp>
 #include <ripieno/accounting/engine/split_loss.hpp>
+#include <ripieno/accounting/engine/vector_kernels.hpp>
 
 namespace ripieno::accounting {
 namespace {
@@ -166,34 +167,29 @@ MiddleCumulant::MiddleCumulant(const SplitLoss& loss) {
     const double longest = std::min(4 * small.sigma(), 12 * low.width);
     const double panels = std::clamp(std::ceil((range.high - range.low) / longest), 2.0, 64.0);
     const double half = 0.5 * (range.high - range.low) / panels;
-    Table table{{}, steps};
+    std::vector<double> x;
+    Table table;
+    table.steps = steps;
     for (double k = 0; k < panels; ++k) {
       for (std::size_t j = 0; j < GaussLegendre::k_points; ++j) {
-        const double x = range.low + half * (2 * k + 1 + rule.abscissa[j]);
-        const double log_mass = small.log_integrand(x, 0, 0) + std::log(half * rule.weight[j]);
-        const double log_small = x < small.cap() ? log_mass + small.log_share(x) : -k_inf;
-        table.nodes.push_back({small.at(x).log_ratio, log_small, log_mass + middle.log_share(x)});
+        x.push_back(range.low + half * (2 * k + 1 + rule.abscissa[j]));
+        const double log_mass = small.log_integrand(x.back(), 0, 0) + std::log(half) + rule.log_weight[j];
+        table.log_small.push_back(x.back() < small.cap() ? log_mass + small.log_share(x.back()) : -k_inf);
+        table.log_middle.push_back(log_mass + middle.log_share(x.back()));
       }
     }
+    table.loss.resize(x.size());
+    std::vector<double> posterior(x.size());
+    small.at(x, table.loss, posterior);
     tables_.push_back(std::move(table));
   }
 }
 
 // Of one step of the remove direction, whose loss is the log-likelihood ratio.
-MiddleCumulant::Moments MiddleCumulant::moments(const Table& table, double c, double Node::*log_mass) {
-  double largest = -k_inf;
-  for (const Node& node : table.nodes) largest = std::max(largest, node.*log_mass + (c + 1) * node.loss);
-  double sum = 0, first = 0, second = 0;
-  for (const Node& node : table.nodes) {
-    const double t = node.*log_mass + (c + 1) * node.loss - largest;
-    if (t < -40) continue;
-    const double weight = std::exp(t);
-    sum += weight;
-    first += weight * node.loss;
-    second += weight * node.loss * node.loss;
-  }
-  const double mean = first / sum;
-  return {largest + std::log(sum), mean, std::max(second / sum - mean * mean, 0.0)};
+MiddleCumulant::Moments MiddleCumulant::moments(const Table& table, double c, const std::vector<double>& log_mass) {
+  const auto [largest, weight, first, second] = kernels::tilted_sums(log_mass, table.loss, c + 1);
+  const double mean = first / weight;
+  return {largest + std::log(weight), mean, std::max(second / weight - mean * mean, 0.0)};
 }
 
 // With B and J the transforms of a step's small and middle losses, the measure has the transform
@@ -202,8 +198,8 @@ Cumulant MiddleCumulant::operator()(double c) {
   Cumulant small;
   double g = 0, g1 = 0, g2 = 0;
   for (const Table& table : tables_) {
-    const Moments b = moments(table, c, &Node::log_small);
-    const Moments j = moments(table, c, &Node::log_middle);
+    const Moments b = moments(table, c, table.log_small);
+    const Moments j = moments(table, c, table.log_middle);
     const double log_odds = j.log_mass - b.log_mass;
     const double share = 1 / (1 + std::exp(-log_odds));  // J / (B + J)
     const double shift = j.mean - b.mean;

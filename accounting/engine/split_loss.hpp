@@ -98,17 +98,14 @@ class MiddleCumulant : public CumulantEstimate {
   [[nodiscard]] Cumulant operator()(double c) override;
 
  private:
-  struct Node {
-    double loss, log_small, log_middle;  // logarithms of the masses without the example
-  };
   struct Table {
-    std::vector<Node> nodes;
+    std::vector<double> loss, log_small, log_middle;  // logarithms of the masses without the example
     double steps;
   };
   struct Moments {
     double log_mass, mean, variance;
   };
-  [[nodiscard]] static Moments moments(const Table& table, double c, double Node::*log_mass);
+  [[nodiscard]] static Moments moments(const Table& table, double c, const std::vector<double>& log_mass);
 
   std::vector<Table> tables_;
 };

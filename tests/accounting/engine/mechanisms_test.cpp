@@ -86,9 +86,7 @@ TEST(Group, OfAGaussianIsAGaussian) {
     EXPECT_NEAR(for_group(gaussian(1), size).epsilon_at(1e-5).upper, epsilon, 1e-6) << size;
 }
 
-TEST(Group, RefusesAnEmptyGroup) {
-  EXPECT_THROW(static_cast<void>(for_group(gaussian(1), 0)), UsageError);
-}
+TEST(Group, RefusesAnEmptyGroup) { EXPECT_THROW(static_cast<void>(for_group(gaussian(1), 0)), UsageError); }
 
 TEST(Binomial, TailsMatchTheirSums) {
   for (const double p : {0.01, 0.5, 0.93}) {
