@@ -6,6 +6,7 @@
 #include <ripieno/framework/clipping/adaptive.hpp>
 #include <ripieno/framework/comm/operation.hpp>
 #include <ripieno/framework/comm/rank_texts.hpp>
+#include <ripieno/framework/core/portable_math.hpp>
 #include <ripieno/framework/random/normal.hpp>
 
 namespace ripieno {
@@ -71,7 +72,7 @@ double next_threshold(const ThresholdRule& rule, double clipping_norm, std::int6
   const double centred = static_cast<double>(num_clipped) - static_cast<double>(batch_size) / 2;
   const double count = rounded_to(k_grid * deviation, centred + deviation * normal);
   const double rate = 0.5 + count / rule.expected_batch_size;
-  const double next = clipping_norm * std::exp(rule.learning_rate * (rate - rule.target_quantile));
+  const double next = clipping_norm * portable::exp(rule.learning_rate * (rate - rule.target_quantile));
   return std::clamp(next, rule.clipping_norm_min, rule.clipping_norm_max);
 }
 

@@ -1,11 +1,13 @@
 #include <algorithm>
 #include <optional>
 #include <ripieno/accounting/base/error.hpp>
+#include <ripieno/accounting/base/text.hpp>
 #include <ripieno/framework/comm/checked_communicator.hpp>
 #include <ripieno/framework/comm/operation.hpp>
 #include <ripieno/framework/comm/rank_texts.hpp>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace ripieno {
 namespace {
@@ -38,6 +40,21 @@ class CheckedCommunicator final : public Communicator {
     check("unchecked sum of " + std::to_string(values.size()) + " int64");
     inner_->allreduce_sum_unchecked(values);
   }
+  void reduce_scatter_sum(std::span<float> values, std::span<const std::int64_t> sizes) const override {
+    scatter(values, sizes, "float32");
+  }
+  void reduce_scatter_sum(std::span<double> values, std::span<const std::int64_t> sizes) const override {
+    scatter(values, sizes, "float64");
+  }
+  void reduce_scatter_sum(std::span<std::int64_t> values, std::span<const std::int64_t> sizes) const override {
+    scatter(values, sizes, "int64");
+  }
+  void allgather_slices(std::span<float> values, std::span<const std::int64_t> sizes) const override {
+    gather(values, sizes, "float32");
+  }
+  void allgather_slices(std::span<double> values, std::span<const std::int64_t> sizes) const override {
+    gather(values, sizes, "float64");
+  }
   void broadcast(std::span<std::byte> bytes, int root) const override {
     check("broadcast of " + std::to_string(bytes.size()) + " bytes from rank " + std::to_string(root));
     inner_->broadcast(bytes, root);
@@ -56,6 +73,23 @@ class CheckedCommunicator final : public Communicator {
   void reduce(std::span<T> values, ReduceOp op, const char* dtype) const {
     check(std::string(name(op)) + " of " + std::to_string(values.size()) + " " + dtype);
     inner_->allreduce(values, op);
+  }
+
+  template <class T>
+  void scatter(std::span<T> values, std::span<const std::int64_t> sizes, const char* dtype) const {
+    check("scattered sum of " + lengths(sizes) + " " + dtype);
+    inner_->reduce_scatter_sum(values, sizes);
+  }
+  template <class T>
+  void gather(std::span<T> values, std::span<const std::int64_t> sizes, const char* dtype) const {
+    check("gathering of " + lengths(sizes) + " " + dtype);
+    inner_->allgather_slices(values, sizes);
+  }
+
+  static std::string lengths(std::span<const std::int64_t> sizes) {
+    std::vector<std::string> texts;
+    for (const std::int64_t size : sizes) texts.push_back(std::to_string(size));
+    return join(texts, " + ");
   }
 
   void check(std::string call) const {

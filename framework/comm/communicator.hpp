@@ -32,6 +32,16 @@ class Communicator {
   /// Collective. The sum modulo 2^64 in half the traffic, for callers that know it to fit.
   virtual void allreduce_sum_unchecked(std::span<std::int64_t> values) const = 0;
 
+  /// Collective. The ranks own consecutive parts of `values`, of the same `sizes` everywhere, which add up to its
+  /// length. On return this rank's part holds the sum over ranks (of integers modulo 2^64); the rest is not specified.
+  /// Its order need not be that of allreduce. At most 2^30 values.
+  virtual void reduce_scatter_sum(std::span<float> values, std::span<const std::int64_t> sizes) const = 0;
+  virtual void reduce_scatter_sum(std::span<double> values, std::span<const std::int64_t> sizes) const = 0;
+  virtual void reduce_scatter_sum(std::span<std::int64_t> values, std::span<const std::int64_t> sizes) const = 0;
+  /// Collective. The inverse: every rank's part of `values`, on all of them.
+  virtual void allgather_slices(std::span<float> values, std::span<const std::int64_t> sizes) const = 0;
+  virtual void allgather_slices(std::span<double> values, std::span<const std::int64_t> sizes) const = 0;
+
   template <class T>
   void allreduce_sum(std::span<T> values) const {
     allreduce(values, ReduceOp::sum);

@@ -209,6 +209,67 @@ void MpiCommunicator::exact_product(std::span<std::int64_t> values) const {
   });
 }
 
+namespace {
+
+/// Parts of an array, as MPI counts them.
+struct Parts {
+  std::vector<int> counts, offsets;
+};
+
+Parts parts_of(std::span<const std::int64_t> sizes, std::size_t length, std::size_t ranks) {
+  Parts parts;
+  std::int64_t offset = 0;
+  for (const std::int64_t size : sizes) {
+    parts.counts.push_back(static_cast<int>(size));
+    parts.offsets.push_back(static_cast<int>(offset));
+    offset += size;
+  }
+  if (sizes.size() != ranks || offset != static_cast<std::int64_t>(length) || offset > MpiCommunicator::k_max_count) {
+    throw UsageError("the ranks' parts of " + std::to_string(length) + " values do not fit",
+                     "there is one for each rank, together all values, and at most 2^30 of these");
+  }
+  return parts;
+}
+
+}  // namespace
+
+template <class T>
+void MpiCommunicator::scatter_sum(std::span<T> values, std::span<const std::int64_t> sizes) const {
+  const SerialCall call("MPI_Reduce_scatter", monitor_);
+  const Parts parts = parts_of(sizes, values.size(), static_cast<std::size_t>(size_));
+  check_mpi(MPI_Reduce_scatter(MPI_IN_PLACE, values.data(), parts.counts.data(), mpi_type<T>(), MPI_SUM, comm_.get()),
+            "MPI_Reduce_scatter", rank_);
+  // In place, MPI leaves the sum at the beginning.
+  const auto rank = static_cast<std::size_t>(rank_);
+  const auto size = static_cast<std::size_t>(sizes[rank]);
+  if (size > 0) std::memmove(values.data() + parts.offsets[rank], values.data(), size * sizeof(T));
+}
+
+template <class T>
+void MpiCommunicator::gather_slices(std::span<T> values, std::span<const std::int64_t> sizes) const {
+  const SerialCall call("MPI_Allgatherv", monitor_);
+  const Parts parts = parts_of(sizes, values.size(), static_cast<std::size_t>(size_));
+  check_mpi(MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, values.data(), parts.counts.data(), parts.offsets.data(),
+                           mpi_type<T>(), comm_.get()),
+            "MPI_Allgatherv", rank_);
+}
+
+void MpiCommunicator::reduce_scatter_sum(std::span<float> values, std::span<const std::int64_t> sizes) const {
+  scatter_sum(values, sizes);
+}
+void MpiCommunicator::reduce_scatter_sum(std::span<double> values, std::span<const std::int64_t> sizes) const {
+  scatter_sum(values, sizes);
+}
+void MpiCommunicator::reduce_scatter_sum(std::span<std::int64_t> values, std::span<const std::int64_t> sizes) const {
+  scatter_sum(values, sizes);
+}
+void MpiCommunicator::allgather_slices(std::span<float> values, std::span<const std::int64_t> sizes) const {
+  gather_slices(values, sizes);
+}
+void MpiCommunicator::allgather_slices(std::span<double> values, std::span<const std::int64_t> sizes) const {
+  gather_slices(values, sizes);
+}
+
 void MpiCommunicator::broadcast(std::span<std::byte> bytes, int root) const {
   const SerialCall call("MPI_Bcast", monitor_);
   for_each_piece(bytes, max_count_, [&](std::span<std::byte> piece, int count) {

@@ -68,6 +68,11 @@ class MpiCommunicator final : public Communicator {
   void allreduce(std::span<double> values, ReduceOp op) const override;
   void allreduce(std::span<std::int64_t> values, ReduceOp op) const override;
   void allreduce_sum_unchecked(std::span<std::int64_t> values) const override;
+  void reduce_scatter_sum(std::span<float> values, std::span<const std::int64_t> sizes) const override;
+  void reduce_scatter_sum(std::span<double> values, std::span<const std::int64_t> sizes) const override;
+  void reduce_scatter_sum(std::span<std::int64_t> values, std::span<const std::int64_t> sizes) const override;
+  void allgather_slices(std::span<float> values, std::span<const std::int64_t> sizes) const override;
+  void allgather_slices(std::span<double> values, std::span<const std::int64_t> sizes) const override;
   void broadcast(std::span<std::byte> bytes, int root) const override;
   [[nodiscard]] std::vector<std::vector<std::byte>> allgather(std::span<const std::byte> bytes) const override;
   void barrier() const override;
@@ -79,6 +84,10 @@ class MpiCommunicator final : public Communicator {
   void in_place(std::span<T> values, MPI_Op op) const;
   template <class T>
   [[nodiscard]] MPI_Op mpi_op(ReduceOp op) const;
+  template <class T>
+  void scatter_sum(std::span<T> values, std::span<const std::int64_t> sizes) const;
+  template <class T>
+  void gather_slices(std::span<T> values, std::span<const std::int64_t> sizes) const;
   void exact_sum(std::span<std::int64_t> values) const;
   void exact_product(std::span<std::int64_t> values) const;
   [[nodiscard]] std::vector<std::int64_t> gather_sizes(std::size_t size) const;

@@ -15,6 +15,12 @@ class NullCommunicator final : public Communicator {
   void allreduce(std::span<std::int64_t> /*values*/, ReduceOp /*op*/) const override {}
   void allreduce_sum_unchecked(std::span<std::int64_t> /*values*/) const override {}
 
+  void reduce_scatter_sum(std::span<float>, std::span<const std::int64_t>) const override {}
+  void reduce_scatter_sum(std::span<double>, std::span<const std::int64_t>) const override {}
+  void reduce_scatter_sum(std::span<std::int64_t>, std::span<const std::int64_t>) const override {}
+  void allgather_slices(std::span<float>, std::span<const std::int64_t>) const override {}
+  void allgather_slices(std::span<double>, std::span<const std::int64_t>) const override {}
+
   void broadcast(std::span<std::byte> /*bytes*/, int root) const override {
     if (root != 0) throw UsageError("broadcast from rank " + std::to_string(root), "there is one rank, number 0");
   }

@@ -41,7 +41,7 @@ PyTree take_tensors(const std::string& prefix, const PyTree& like, io::TensorFil
                       "tensor " + prefix + paths[i] + " is missing or has another shape",
                       "resume with the model that the run began with");
     }
-    taken.push_back(at::tensor(stored.mapped().values, leaves[i].options()).view(leaves[i].sizes()));
+    taken.push_back(at::tensor(stored.mapped().values, leaves[i].options().device(at::kCPU)).view(leaves[i].sizes()));
   }
   return like.with_leaves(taken);
 }
@@ -68,9 +68,23 @@ double number(const std::string& text, const std::string& where) { return number
 std::string slot_prefix(const std::string& slot) { return "optimizer." + slot + "."; }
 std::string phi_name(std::size_t leaf) { return "optimizer_phi_" + std::to_string(leaf); }
 
-/// Arrays and numbers of the optimizer; its step is left as in `like`.
+/// Names the arrays and numbers of an optimizer's state: "mu, nu" or "nu, and phi".
+std::string contents(const optim::OptimizerState& state) {
+  std::vector<std::string> names;
+  for (const auto& [name, tree] : state.slots) names.push_back(name);
+  if (!state.phi.empty()) names.emplace_back("and phi");
+  return names.empty() ? "nothing" : join(names);
+}
+
+/// Arrays and numbers of the optimizer; its step is left as in `like`. UsageError for another optimizer: an older
+/// checkpoint would not fit either.
 optim::OptimizerState take_optimizer(const optim::OptimizerState& like, io::TensorFile& file,
                                      const std::string& where) {
+  const auto stored = file.attributes.find("optimizer");
+  if (stored != file.attributes.end() && stored->second != contents(like)) {
+    throw UsageError(where + " is of another optimizer", "it holds " + stored->second + ", not " + contents(like),
+                     "resume with the --optimizer, --momentum and --ema that the run began with");
+  }
   optim::OptimizerState state = like;
   for (auto& [name, tree] : state.slots) tree = take_tensors(slot_prefix(name), tree, file, where);
   for (std::size_t i = 0; i < state.phi.size(); ++i) {
@@ -127,6 +141,7 @@ void CheckpointFolder::write(const Checkpoint& checkpoint) const {
   const std::filesystem::path path = folder_ / file_name(checkpoint.state.step());
   std::map<std::string, std::string> attributes{{"format", k_format},
                                                 {"step", std::to_string(checkpoint.state.step())},
+                                                {"optimizer", contents(checkpoint.state.optimizer)},
                                                 {"optimizer_step", std::to_string(checkpoint.state.optimizer.step)},
                                                 {"secret", secret_text(checkpoint.secret)},
                                                 {"setup", checkpoint.setup},

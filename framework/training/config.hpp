@@ -48,9 +48,14 @@ struct TrainConfig {
   std::optional<std::uint64_t> insecure_seed;
   std::string noise_from = "every-rank";
   // optimizer
+  std::string optimizer = "sgd";
+  std::map<std::string, std::string> optimizer_args;
   double lr = 0;
   double momentum = 0;
   double weight_decay = 0;
+  std::string schedule = "constant";
+  std::map<std::string, std::string> schedule_args;
+  std::optional<double> ema;
   std::uint64_t seed = 0;
   // compute
   std::int64_t microbatch = 256;
@@ -63,6 +68,7 @@ struct TrainConfig {
   bool check_collectives = false;
   std::string reduction = "fast";
   double bucket_mb = 0;
+  bool shard_state = false;
   // run
   std::filesystem::path out;
   std::string resume = "auto";

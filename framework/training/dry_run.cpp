@@ -11,6 +11,7 @@
 #include <ripieno/framework/sampling/shard_dataset.hpp>
 #include <ripieno/framework/training/contract.hpp>
 #include <ripieno/framework/training/dry_run.hpp>
+#include <ripieno/framework/training/optimizer_options.hpp>
 
 namespace ripieno {
 namespace {
@@ -71,7 +72,17 @@ double measured_microbatch_s(const PrivacyPlan& plan, const RunInputs& inputs, c
   return best_s;
 }
 
-void print_use(const PrivacyPlan& plan, const RunInputs& inputs, EngineKind engine) {
+/// Bytes in the arrays of the optimizer's state that a rank keeps.
+std::int64_t optimizer_bytes(const TrainConfig& config, const PrivacyPlan& plan, const PyTree& params) {
+  const PyTree shapes = params.map([](const at::Tensor& leaf) { return leaf.detach().to(at::kMeta); });
+  std::int64_t bytes = 0;
+  for (const auto& [name, tree] : make_optimizer(config, plan.steps()).init(shapes).slots) {
+    for (const at::Tensor& leaf : tree.leaves()) bytes += static_cast<std::int64_t>(leaf.nbytes());
+  }
+  return config.shard_state ? bytes / plan.world_size() : bytes;
+}
+
+void print_use(const TrainConfig& config, const PrivacyPlan& plan, const RunInputs& inputs, EngineKind engine) {
   const std::int64_t parameters = inputs.model.params.numel();
   const std::int64_t wire_bytes = parameters * (plan.wide_wire() ? 8 : 4);
   const auto shape = inputs.train->example_shape();
@@ -86,6 +97,8 @@ void print_use(const PrivacyPlan& plan, const RunInputs& inputs, EngineKind engi
   std::printf("  sends    %ld bytes in one sum of %ld parameters, and %ld of status\n", static_cast<long>(wire_bytes),
               static_cast<long>(parameters), static_cast<long>(k_status_bytes));
   std::printf("  records  at most %ld bytes in the ledger, on rank 0\n", static_cast<long>(k_record_bytes));
+  std::printf("  keeps    %ld bytes of arrays of the optimizer %s\n",
+              static_cast<long>(optimizer_bytes(config, plan, inputs.model.params)), config.optimizer.c_str());
   std::printf("  memory   %.0f MiB at the peak of a made-up microbatch of %zu examples\n",
               static_cast<double>(peak_resident_bytes()) / k_bytes_in_mib, batch.ids.size());
   std::printf("  clips    for %.3g s on this machine; %ld steps take %.3g h of it\n", step_s,
@@ -97,7 +110,7 @@ void print_use(const PrivacyPlan& plan, const RunInputs& inputs, EngineKind engi
 void dry_run(const TrainConfig& config, const PrivacyPlan& plan, const RunInputs& inputs, EngineKind engine) {
   print_plan(plan);
   print_epsilon(plan);
-  print_use(plan, inputs, engine);
+  print_use(config, plan, inputs, engine);
   std::printf("nothing was trained, and nothing written to %s\n", config.out.c_str());
 }
 

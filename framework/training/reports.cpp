@@ -9,6 +9,7 @@
 #include <ripieno/framework/profiling/perf_state.hpp>
 #include <ripieno/framework/training/environment.hpp>
 #include <ripieno/framework/training/model_file.hpp>
+#include <ripieno/framework/training/optimizer_options.hpp>
 #include <ripieno/framework/training/reports.hpp>
 #include <ripieno/framework/training/versions.hpp>
 #include <ripieno/io/file.hpp>
@@ -21,6 +22,7 @@ RunReports::RunReports(const TrainConfig& config, const PrivacyPlan& plan, bool 
     : config_(config),
       plan_(plan),
       writes_(writes),
+      rate_(learning_rate(config, plan.steps())),
       metrics_period_(std::max<std::int64_t>(1, plan.steps() / 100)),
       start_(Clock::now()) {
   if (!writes_) return;
@@ -49,7 +51,7 @@ void RunReports::step_done(const TrainingState& state, std::int64_t records, con
                   {"clipping_norm", clipping_norm},
                   {"noise_stddev_sum", plan_.noise_stddev(clipping_norm)},
                   {"noise_stddev_mean", plan_.noise_stddev(clipping_norm) / plan_.expected_batch()},
-                  {"lr", config_.lr},
+                  {"lr", rate_.at(steps - 1)},
                   {"seconds", elapsed_s},
                   {"expected_examples_per_second", plan_.expected_batch() * static_cast<double>(steps) / elapsed_s}});
 }
@@ -96,6 +98,7 @@ void RunReports::finish(const TrainingState& state, const RunInputs& inputs,
   result["steps"] = state.step();
   result["model"] = {{"name", inputs.model.name}, {"loss", inputs.objective.name}};
   if (!inputs.model.sha256.empty()) result["model"]["sha256"] = inputs.model.sha256;
+  result["optimizer"] = optimizer_setup(config_);
   result["ledger_records"] = analysis.steps;
   result["private"] = analysis.is_private;
   result["plan"] = plan_.to_json();

@@ -4,6 +4,7 @@
 #include <optional>
 #include <ripieno/accounting/ledger/plan.hpp>
 #include <ripieno/framework/comm/runtime.hpp>
+#include <ripieno/framework/optim/learning_rate.hpp>
 #include <ripieno/framework/profiling/perf_state.hpp>
 #include <ripieno/framework/training/config.hpp>
 #include <ripieno/framework/training/evaluate.hpp>
@@ -41,6 +42,7 @@ class RunReports {
   const TrainConfig& config_;
   const PrivacyPlan& plan_;
   bool writes_;
+  optim::LearningRate rate_;
   std::int64_t metrics_period_;
   Clock::time_point start_;
   std::optional<Odometer> odometer_;

@@ -163,8 +163,10 @@ Beginning begin_run(const Runtime& runtime, const TrainConfig& config, const Pri
   communicator.broadcast(secret, 0);
   communicator.broadcast(std::as_writable_bytes(std::span(numbers)), 0);
   broadcast_tensors(communicator, state.params);
-  for (const auto& [name, tree] : state.optimizer.slots) broadcast_tensors(communicator, tree);
-  communicator.broadcast(std::as_writable_bytes(std::span(state.optimizer.phi)), 0);
+  if (!config.shard_state) {
+    for (const auto& [name, tree] : state.optimizer.slots) broadcast_tensors(communicator, tree);
+    communicator.broadcast(std::as_writable_bytes(std::span(state.optimizer.phi)), 0);
+  }
   state.noise.step = numbers[0];
   state.optimizer.step = numbers[1];
   if (state.clipping) {

@@ -26,9 +26,10 @@ struct Beginning {
 /// - Otherwise lost steps stay counted. The run goes on from the newest whole checkpoint, or from step 0 when there is
 ///   none, under fresh keys and in a new segment of the ledger: redone steps have new draws and new noise.
 ///
-/// `initial` is the state of step 0. ReportedError on every rank, after one message: PrivacyError when the ledger is
-/// over other data, over another plan without config.amend_plan, or shorter than the checkpoint says, or when
-/// config.resume is "never".
+/// `initial` is the state of step 0. With config.shard_state its optimizer's arrays may be on the meta device; rank 0
+/// then returns those of the checkpoint whole, where there is one, and nobody else has any. ReportedError on every
+/// rank, after one message: PrivacyError when the ledger is over other data, over another plan without
+/// config.amend_plan, or shorter than the checkpoint says, or when config.resume is "never".
 [[nodiscard]] Beginning begin_run(const Runtime& runtime, const TrainConfig& config, const PrivacyPlan& plan,
                                   const TrainingState& initial, const std::string& setup);
 

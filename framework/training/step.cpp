@@ -1,5 +1,6 @@
 #include <ripieno/framework/comm/operation.hpp>
 #include <ripieno/framework/training/contract.hpp>
+#include <ripieno/framework/training/sharded_update.hpp>
 #include <ripieno/framework/training/step.hpp>
 #include <ripieno/framework/training/step_status.hpp>
 
@@ -25,6 +26,13 @@ LocalSum clip_batch(StepParts& parts, const TrainingState& state, const std::fun
   return local;
 }
 
+/// Collective. Sum, noise and update, on every rank alike; returns the fingerprint of the noise's key.
+std::uint64_t replicated_update(const StepParts& parts, TrainingState& state, const at::Tensor& flat, double max_norm) {
+  const Noised<PyTree> noisy = release_gradient(parts, state.params, flat, max_norm, state.step());
+  parts.optimizer.step_(state.params, noisy, state.optimizer, parts.plan.expected_batch());
+  return noisy.key_fingerprint();
+}
+
 /// The second release of a step of adaptive clipping: the noisy count, as the norm that follows from it.
 void renew_clipping_norm(TrainingState& state, const PrivateStatistics& statistics) {
   if (!state.clipping) return;
@@ -44,10 +52,11 @@ StepOutcome train_step(StepParts& parts, TrainingState& state, const std::functi
   parts.ledger.begin(state.step());
   const LocalSum local = clip_batch(parts, state, next_batch);
   const StepOutcome outcome = agree_on_step(parts, state, local.clipped, local.failure, request);
-  const Noised<PyTree> noisy =
-      release_gradient(parts, state.params, local.clipped.flat, clipping_norm(parts.plan, state), state.step());
-  parts.optimizer.step_(state.params, noisy, state.optimizer, parts.plan.expected_batch());
-  state.noise = {.step = state.step() + 1, .key_fingerprint = noisy.key_fingerprint()};
+  const double norm = clipping_norm(parts.plan, state);
+  const std::uint64_t key_fingerprint = parts.slices != nullptr
+                                            ? sharded_update(parts, state, local.clipped.flat, norm)
+                                            : replicated_update(parts, state, local.clipped.flat, norm);
+  state.noise = {.step = state.step() + 1, .key_fingerprint = key_fingerprint};
   renew_clipping_norm(state, outcome.statistics);
   return outcome;
 }

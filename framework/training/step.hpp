@@ -17,10 +17,12 @@
 
 namespace ripieno {
 
+class StateSlices;
+
 /// What a run carries from step to step; equal on every rank. A step updates the tensors of `params` in place.
 struct TrainingState {
   PyTree params;
-  optim::OptimizerState optimizer;
+  optim::OptimizerState optimizer;  ///< where state is sharded, this rank's part
   GaussianNoiseState noise;
   /// The clipping norm and its noise, where it follows the data.
   std::optional<AdaptiveClipState> clipping = std::nullopt;
@@ -61,6 +63,8 @@ struct StepParts {
   GaussianNoise noise;
   optim::FunctionalOptimizer optimizer;
   ReleaseOptions release = {};
+  /// Which part of the state this rank owns; null where it holds all. `release` does not apply where it is sharded.
+  const StateSlices* slices = nullptr;
 };
 
 /// Collective. One differentially private step: records it, sums the clipped gradients of the draw, adds noise and

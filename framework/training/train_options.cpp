@@ -5,6 +5,7 @@
 #include <ripieno/accounting/cli/value.hpp>
 #include <ripieno/framework/models/model.hpp>
 #include <ripieno/framework/models/objective.hpp>
+#include <ripieno/framework/training/optimizer_options.hpp>
 #include <ripieno/framework/training/precision.hpp>
 #include <ripieno/framework/training/train_options.hpp>
 #include <ripieno/framework/training/versions.hpp>
@@ -82,13 +83,28 @@ void add_privacy(cli::Options& options, TrainConfig& config) {
            "for tests: fixes draws and noise, so that the run is NOT PRIVATE");
 }
 
-void add_training(cli::Options& options, TrainConfig& config, std::string& checkpoint_every) {
+/// KEY=VALUE texts, as they were given.
+struct ArgumentTexts {
+  std::vector<std::string> model, optimizer, schedule;
+};
+
+void add_optimizer(cli::Options& options, TrainConfig& config, ArgumentTexts& arguments) {
   options.group("optimizer")
+      .add_choice("optimizer", config.optimizer, optimizer_names(), "what makes updates of the noised gradients")
+      .add("optimizer-arg", arguments.optimizer, "KEY=VALUE",
+           "an argument of the optimizer, as beta2 or noise-bias-correction of adam; docs/optimizers.md has all")
       .add("lr", config.lr, "LR", "learning rate, on the mean gradient")
       .required()
       .add("momentum", config.momentum, "M", "momentum of SGD")
-      .add("weight-decay", config.weight_decay, "W", "L2 penalty")
+      .add("weight-decay", config.weight_decay, "W",
+           "L2 penalty of sgd, adam and radam; decoupled from the gradient in the others")
+      .add_choice("schedule", config.schedule, schedule_names(), "how the learning rate changes from step to step")
+      .add("schedule-arg", arguments.schedule, "KEY=VALUE", "an argument of the schedule, as end, warmup or restarts")
+      .add("ema", config.ema, "DECAY", "evaluate and publish this exponential moving average of the parameters")
       .add("seed", config.seed, "N", "of the initial parameters; public");
+}
+
+void add_training(cli::Options& options, TrainConfig& config, std::string& checkpoint_every) {
   options.group("compute")
       .add("microbatch", config.microbatch, "M", "most examples differentiated at once; bounds memory")
       .add("memory-budget", config.memory_budget_mib, "MIB",
@@ -102,6 +118,8 @@ void add_training(cli::Options& options, TrainConfig& config, std::string& check
                   "floating point sums, or integer ones with the same bits on any number of ranks and threads")
       .add("bucket-mb", config.bucket_mb, "MB",
            "send gradients in buckets of so many megabytes, and add noise to one while the next travels; 0: at once")
+      .add("shard-state", config.shard_state, "",
+           "each rank makes the noise and keeps the optimizer's state of its part of the parameters alone")
       .add("collective-timeout", config.collective_timeout_s, "S",
            "seconds after which a collective that has not ended stops the job and names who is missing")
       .add("check-collectives", config.check_collectives, "",
@@ -133,15 +151,15 @@ CheckpointPeriod parse_period(const std::string& text) {
 
 constexpr std::int64_t k_largest_budget_mib = std::int64_t{1} << 30;
 
-std::map<std::string, std::string> key_values(const std::vector<std::string>& arguments) {
+std::map<std::string, std::string> key_values(const std::string& option, const std::vector<std::string>& arguments) {
   std::map<std::string, std::string> map;
   for (const std::string& argument : arguments) {
     const std::size_t equals = argument.find('=');
     if (equals == 0 || equals == std::string::npos) {
-      throw UsageError("--model-arg " + argument + " is not KEY=VALUE");
+      throw UsageError(option + " " + argument + " is not KEY=VALUE");
     }
     if (!map.emplace(argument.substr(0, equals), argument.substr(equals + 1)).second) {
-      throw UsageError("--model-arg " + argument.substr(0, equals) + " is given twice");
+      throw UsageError(option + " " + argument.substr(0, equals) + " is given twice");
     }
   }
   return map;
@@ -169,10 +187,11 @@ bool parse_train_options(std::span<const std::string> arguments, TrainConfig& co
   cli::Options options("ripieno-train",
                        "Trains a model under differential privacy on sharded data, on any number of MPI ranks.",
                        dependencies());
-  std::vector<std::string> model_arguments;
+  ArgumentTexts arguments_of;
   add_data(options, config);
-  add_model(options, config, model_arguments);
+  add_model(options, config, arguments_of.model);
   add_privacy(options, config);
+  add_optimizer(options, config, arguments_of);
   std::string checkpoint_every = "600s";
   add_training(options, config, checkpoint_every);
   options.example(
@@ -189,7 +208,9 @@ bool parse_train_options(std::span<const std::string> arguments, TrainConfig& co
     throw UsageError("--bucket-mb is " + format_double(config.bucket_mb), "must be from 0 to a million");
   }
   config.checkpoint_every = parse_period(checkpoint_every);
-  config.model_args = key_values(model_arguments);
+  config.model_args = key_values("--model-arg", arguments_of.model);
+  config.optimizer_args = key_values("--optimizer-arg", arguments_of.optimizer);
+  config.schedule_args = key_values("--schedule-arg", arguments_of.schedule);
   config.quiet = options.given("quiet");
   if (config.memory_budget_mib <= 0 || config.memory_budget_mib > k_largest_budget_mib)
     throw UsageError("--memory-budget is " + std::to_string(config.memory_budget_mib), "must be from 1 to 2^30");

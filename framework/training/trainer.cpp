@@ -17,11 +17,13 @@
 #include <ripieno/framework/training/dry_run.hpp>
 #include <ripieno/framework/training/evaluate.hpp>
 #include <ripieno/framework/training/inputs.hpp>
+#include <ripieno/framework/training/optimizer_options.hpp>
 #include <ripieno/framework/training/progress.hpp>
 #include <ripieno/framework/training/reports.hpp>
 #include <ripieno/framework/training/resume.hpp>
 #include <ripieno/framework/training/saver.hpp>
 #include <ripieno/framework/training/signals.hpp>
+#include <ripieno/framework/training/state_slices.hpp>
 #include <ripieno/framework/training/step.hpp>
 #include <ripieno/framework/training/trainer.hpp>
 #include <ripieno/framework/training/versions.hpp>
@@ -56,9 +58,7 @@ std::string setup_of(const TrainConfig& config, const RunInputs& inputs) {
                    {"loss", config.loss},
                    {"freeze", config.freeze},
                    {"model_sha256", model.sha256},
-                   {"lr", config.lr},
-                   {"momentum", config.momentum},
-                   {"weight_decay", config.weight_decay},
+                   {"optimizer", optimizer_setup(config)},
                    {"engine", config.engine},
                    {"memory_budget", config.memory_budget_mib},
                    {"precision", config.precision},
@@ -66,6 +66,30 @@ std::string setup_of(const TrainConfig& config, const RunInputs& inputs) {
                    {"versions", versions()},
                    {"initial", inputs.initial_ledger_head.value_or("")}};
   return setup.dump();
+}
+
+/// Which part of the state this rank keeps, where that is asked for.
+std::optional<StateSlices> slices_of(const TrainConfig& config, std::int64_t num_parameters,
+                                     const optim::FunctionalOptimizer& optimizer, const Runtime& runtime) {
+  if (!config.shard_state) return std::nullopt;
+  const auto refuse = [](const std::string& what, const std::string& why) {
+    throw UsageError("--shard-state cannot be combined with " + what, why, "leave one of them out");
+  };
+  if (!optimizer.coupling().empty()) refuse("--optimizer " + optimizer.name(), optimizer.coupling());
+  if (config.noise_from != "every-rank") refuse("--noise-from " + config.noise_from, "no rank has the whole sum");
+  if (config.bucket_mb > 0) refuse("--bucket-mb", "each rank's part of the sum is a bucket already");
+  return StateSlices(num_parameters, runtime.rank(), runtime.world_size());
+}
+
+PyTree without_memory(const PyTree& params) {
+  return params.map([](const at::Tensor& leaf) { return leaf.detach().to(at::kMeta); });
+}
+
+/// Collective. What a checkpoint holds.
+TrainingState whole_state(const Communicator& communicator, const StateSlices& slices, const TrainingState& state) {
+  TrainingState whole = state;
+  whole.optimizer = gathered(communicator, slices, state.params, state.optimizer);
+  return whole;
 }
 
 /// Collective. Frozen weights are in no state that ranks compare later.
@@ -114,6 +138,9 @@ ExitCode train(const Runtime& runtime, const TrainConfig& config, const ModelFac
   collectively(communicator, [&] {
     inputs = open_inputs(config, make_model);
     planned.emplace(make_plan(config, inputs, runtime.world_size()));
+    // What is wrong with these is said before any work.
+    static_cast<void>(
+        slices_of(config, inputs.model.params.numel(), make_optimizer(config, planned->steps()), runtime));
     shard = local_shard(std::make_shared<ShardDataset>(inputs.train), runtime.rank(), runtime.world_size(),
                         planned->reproducible() ? planned->block_size() : 1);
   });
@@ -128,12 +155,18 @@ ExitCode train(const Runtime& runtime, const TrainConfig& config, const ModelFac
   const int noise_threads = at::get_num_threads();
   // The bits of matrix products depend on the number of threads.
   if (plan.reproducible()) at::set_num_threads(1);
-  const optim::FunctionalOptimizer optimizer =
-      optim::sgd({.lr = config.lr, .momentum = config.momentum, .weight_decay = config.weight_decay});
+  const optim::FunctionalOptimizer optimizer = make_optimizer(config, plan.steps());
   const std::string setup = setup_of(config, inputs);
-  const TrainingState initial{
-      inputs.model.params, optimizer.init(inputs.model.params), {}, adaptive_clip_state(plan, Key{})};
+  const std::optional<StateSlices> slices = slices_of(config, inputs.model.params.numel(), optimizer, runtime);
+  const TrainingState initial{inputs.model.params,
+                              optimizer.init(slices ? without_memory(inputs.model.params) : inputs.model.params),
+                              {},
+                              adaptive_clip_state(plan, Key{})};
   auto [state, secret, ledger, end_step] = begin_run(runtime, config, plan, initial, setup);
+  if (slices) {
+    state.params = in_one_buffer(state.params);
+    state.optimizer = scattered(communicator, *slices, optimizer, state.params, std::move(state.optimizer));
+  }
   const RunKeys keys = make_run_keys(secret);
   RunReports reports(config, plan, speaks);
   log_start(runtime, plan, inputs.model);
@@ -151,7 +184,8 @@ ExitCode train(const Runtime& runtime, const TrainConfig& config, const ModelFac
                   .engine = make_engine(engine_kind(config.engine), limits_of(config)),
                   .noise = gaussian_noise(plan, ledger, keys.noise, noise_threads).first,
                   .optimizer = optimizer,
-                  .release = release.options()};
+                  .release = release.options(),
+                  .slices = slices ? &*slices : nullptr};
   if (state.clipping) state.clipping->key = secret.key("clipped count");
   DataLoader loader(shard, PoissonSampler(shard, plan, keys.sampling),
                     {.first_step = state.step(), .transform = inputs.model.feature_map});
@@ -175,8 +209,9 @@ ExitCode train(const Runtime& runtime, const TrainConfig& config, const ModelFac
     reports.step_done(state, ledger.records(), statistics, norm);
     if (progress.due()) progress.update(state.step(), reports.epsilon_note(ledger.records()));
     if (request.stop || request.checkpoint) {
+      const TrainingState whole = slices ? whole_state(communicator, *slices, state) : state;
       collectively(communicator, [&, stop = request.stop] {
-        saver.save(state, ledger);
+        saver.save(whole, ledger);
         if (stop) saver.wait();
       });
     }
@@ -185,6 +220,8 @@ ExitCode train(const Runtime& runtime, const TrainConfig& config, const ModelFac
       return ExitCode::checkpointed;
     }
   }
+  state.params = slices ? gathered_published(communicator, *slices, optimizer, state.params, state.optimizer)
+                        : optimizer.published(state.params, state.optimizer);
   if (speaks) progress.finish(reports.epsilon_note(ledger.records()));
   if (config.operator_log) reports.performance(sync_state(perf, communicator), release.times());
 

@@ -21,13 +21,6 @@ class RunOptionsTest : public TrainTest {
     return train() + "--data " + data_ + small(changes) + " --out " + out(name);
   }
 
-  /// Runs the command until some steps are done, then sends `signal` to it.
-  Outcome interrupted(const std::string& command, const std::string& name, const std::string& signal) const {
-    return run("bash -c '" + command + " --operator-log & job=$!; for i in $(seq 3000); do [ $(cat " + out(name) +
-               "/operator.jsonl 2>/dev/null | wc -l) -gt 20 ] && break; sleep 0.02; done; kill -" + signal +
-               " $job; wait $job'");
-  }
-
   [[nodiscard]] ledger::Ledger book(const std::string& name) const { return ledger::read(out(name) + "/ledger.jsonl"); }
   [[nodiscard]] Json result(const std::string& name) const {
     return Json::parse(read_file(folder_ / name / "result.json"));

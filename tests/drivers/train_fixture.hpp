@@ -118,6 +118,13 @@ class TrainTest : public ::testing::Test {
     return text;
   }
 
+  /// Runs the command until some steps are done, then sends `signal` to it.
+  Outcome interrupted(const std::string& command, const std::string& name, const std::string& signal) const {
+    return run("bash -c '" + command + " --operator-log & job=$!; for i in $(seq 3000); do [ $(cat " + out(name) +
+               "/operator.jsonl 2>/dev/null | wc -l) -gt 20 ] && break; sleep 0.02; done; kill -" + signal +
+               " $job; wait $job'");
+  }
+
   /// Number of step records in a ledger.
   static std::int64_t records(const std::string& ledger) {
     std::int64_t count = 0;

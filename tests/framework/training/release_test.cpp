@@ -32,6 +32,21 @@ class CountingCommunicator final : public Communicator {
     count(values.size());
     world().allreduce_sum_unchecked(values);
   }
+  void reduce_scatter_sum(std::span<float> values, std::span<const std::int64_t> sizes) const override {
+    scatter(values, sizes);
+  }
+  void reduce_scatter_sum(std::span<double> values, std::span<const std::int64_t> sizes) const override {
+    scatter(values, sizes);
+  }
+  void reduce_scatter_sum(std::span<std::int64_t> values, std::span<const std::int64_t> sizes) const override {
+    scatter(values, sizes);
+  }
+  void allgather_slices(std::span<float> values, std::span<const std::int64_t> sizes) const override {
+    gather(values, sizes);
+  }
+  void allgather_slices(std::span<double> values, std::span<const std::int64_t> sizes) const override {
+    gather(values, sizes);
+  }
   void broadcast(std::span<std::byte> bytes, int root) const override {
     count(bytes.size());
     world().broadcast(bytes, root);
@@ -49,6 +64,16 @@ class CountingCommunicator final : public Communicator {
   mutable std::atomic<std::size_t> calls = 0, elements = 0;
 
  private:
+  template <class T>
+  void scatter(std::span<T> values, std::span<const std::int64_t> sizes) const {
+    count(values.size());
+    world().reduce_scatter_sum(values, sizes);
+  }
+  template <class T>
+  void gather(std::span<T> values, std::span<const std::int64_t> sizes) const {
+    count(values.size());
+    world().allgather_slices(values, sizes);
+  }
   template <class T>
   void reduce(std::span<T> values, ReduceOp op) const {
     count(values.size());

@@ -1,0 +1,201 @@
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <ripieno/framework/clipping/engine_choice.hpp>
+#include <ripieno/framework/core/flat.hpp>
+#include <ripieno/framework/sampling/data_loader.hpp>
+#include <ripieno/framework/sampling/dataset.hpp>
+#include <ripieno/framework/training/contract.hpp>
+#include <ripieno/framework/training/state_slices.hpp>
+#include <ripieno/framework/training/step.hpp>
+#include <vector>
+
+#include "mpi_test.hpp"
+#include "shared_path.hpp"
+
+namespace ripieno {
+namespace {
+
+using ripieno::testing::SharedPath;
+using ripieno::testing::world;
+
+constexpr std::int64_t k_examples = 120, k_features = 30, k_classes = 7;
+
+PrivacyPlan plan_of(Reduction reduction) {
+  return PrivacyPlan({.num_examples = k_examples,
+                      .dataset_id = "6f2c7a52-6f3e-4f0e-9b9b-0d3f0f3b7a11",
+                      .expected_batch = 30,
+                      .steps = 6,
+                      .noise_multiplier = 1.0,
+                      .clipping_norm = 1.0,
+                      .delta = 1e-5,
+                      .world_size = world().size(),
+                      .reduction = reduction,
+                      .num_parameters = k_classes * (k_features + 1),
+                      .secure_seed = false});
+}
+
+/// Linear regression on made-up data, in steps with or without sharding.
+class Run {
+ public:
+  Run(const std::string& name, const optim::FunctionalOptimizer& optimizer, Reduction reduction, bool sharded)
+      : path_(name), plan_(plan_of(reduction)), ledger_(world(), path_.get(), plan_, std::string(32, '0')) {
+    at::manual_seed(0);
+    const at::Tensor x = at::randn({k_examples, k_features});
+    shard_ = local_shard(std::make_shared<TensorDataset>(x, at::randn({k_examples, k_classes})), world().rank(),
+                         world().size(), plan_.reproducible() ? plan_.block_size() : 1);
+    const PyTree params{{"weight", at::linspace(-1, 1, k_classes * k_features).reshape({k_classes, k_features})},
+                        {"bias", at::zeros({k_classes})}};
+    state.params = in_one_buffer(params);
+    if (sharded) slices.emplace(params.numel(), world().rank(), world().size());
+    parts.emplace(StepParts{.communicator = world(),
+                            .plan = plan_,
+                            .ledger = ledger_,
+                            .loss =
+                                [](const PyTree& p, std::span<const at::Tensor> batch) {
+                                  return (at::linear(batch[0], p["weight"], p["bias"]) - batch[1]).square().sum(-1);
+                                },
+                            .engine = make_engine(EngineKind::automatic),
+                            .noise = gaussian_noise(plan_, ledger_, key(1)).first,
+                            .optimizer = optimizer,
+                            .slices = slices ? &*slices : nullptr});
+    state.optimizer = sharded ? scattered(world(), *slices, optimizer, state.params, {}) : optimizer.init(state.params);
+    state.clipping = adaptive_clip_state(plan_, key(3));
+  }
+
+  void train(std::int64_t steps) {
+    DataLoader loader(shard_, PoissonSampler(shard_, plan_, key(2)), {.first_step = state.step()});
+    for (std::int64_t i = 0; i < steps; ++i) train_step(*parts, state, [&] { return loader.next(); });
+  }
+
+  [[nodiscard]] optim::OptimizerState whole() const {
+    return slices ? gathered(world(), *slices, state.params, state.optimizer) : state.optimizer;
+  }
+  [[nodiscard]] PyTree published() const {
+    if (!slices) return parts->optimizer.published(state.params, state.optimizer);
+    return gathered_published(world(), *slices, parts->optimizer, state.params, state.optimizer);
+  }
+
+  TrainingState state;
+  std::optional<StateSlices> slices;
+  std::optional<StepParts> parts;
+
+ private:
+  SharedPath path_;
+  PrivacyPlan plan_;
+  Ledger ledger_;
+  Shard shard_;
+};
+
+std::vector<optim::FunctionalOptimizer> element_wise() {
+  using namespace optim;
+  return {sgd({.lr = 0.3, .momentum = 0.9, .weight_decay = 0.01}),
+          adam({.lr = 0.05, .noise_bias_correction = true}),
+          adamw({.lr = 0.05}),
+          radam({.lr = 0.05}),
+          ademamix({.lr = 0.05}),
+          rmsprop({.lr = 0.05}),
+          adagrad({.lr = 0.05}),
+          adadelta({.noise_bias_correction = true}),
+          lion({.lr = 0.01}),
+          schedule_free(adamw({.lr = 0.05})),
+          averaged(sgd({.lr = 0.3}), {.decay = 0.8})};
+}
+
+void expect_equal(const PyTree& a, const PyTree& b, const std::string& where) {
+  EXPECT_TRUE(at::equal(flatten(a), flatten(b))) << where;
+}
+
+/// Whether this reduction sums floating point numbers in an order that changes their bits.
+bool order_matters(Reduction reduction) { return reduction == Reduction::fast && world().size() > 2; }
+
+void compare(const optim::FunctionalOptimizer& optimizer, Reduction reduction) {
+  Run replicated("replicated", optimizer, reduction, false);
+  replicated.train(6);
+  Run sharded("sharded", optimizer, reduction, true);
+  sharded.train(6);
+  const std::string where = optimizer.name();
+  if (order_matters(reduction)) {
+    EXPECT_TRUE(at::allclose(flatten(sharded.state.params), flatten(replicated.state.params), 1e-3, 1e-4)) << where;
+    return;
+  }
+  expect_equal(sharded.state.params, replicated.state.params, where);
+  EXPECT_EQ(sharded.whole(), replicated.whole()) << where;
+  expect_equal(sharded.published(), replicated.published(), where);
+}
+
+TEST(ShardedUpdate, GivesTheBitsOfReplicatedStateWithEveryElementWiseOptimizer) {
+  for (const optim::FunctionalOptimizer& optimizer : element_wise()) compare(optimizer, Reduction::reproducible);
+}
+
+TEST(ShardedUpdate, GivesThemWithFloatingPointSumsOfTwoTermsToo) {
+  compare(optim::adam({.lr = 0.05}), Reduction::fast);
+}
+
+TEST(ShardedUpdate, LeavesTheSameParametersOnEveryRank) {
+  Run run("same", optim::adam({.lr = 0.05}), Reduction::fast, true);
+  run.train(3);
+  const at::Tensor flat = flatten(run.state.params);
+  const auto everywhere = world().allgather({static_cast<const std::byte*>(flat.const_data_ptr()), flat.nbytes()});
+  for (const auto& other : everywhere) EXPECT_EQ(other, everywhere.front());
+}
+
+TEST(ShardedUpdate, ContinuesBitForBitFromAGatheredState) {
+  for (const optim::FunctionalOptimizer& optimizer :
+       {optim::adam({.lr = 0.05, .noise_bias_correction = true}), optim::schedule_free(optim::sgd({.lr = 0.3}))}) {
+    Run whole("whole", optimizer, Reduction::fast, true);
+    whole.train(6);
+    Run stopped("stopped", optimizer, Reduction::fast, true);
+    stopped.train(4);
+    optim::OptimizerState checkpoint = stopped.whole();
+    if (world().rank() != 0) checkpoint.slots.clear();
+    stopped.state.optimizer = scattered(world(), *stopped.slices, optimizer, stopped.state.params, checkpoint);
+    stopped.train(2);
+    expect_equal(stopped.state.params, whole.state.params, optimizer.name());
+    EXPECT_EQ(stopped.whole(), whole.whole());
+  }
+}
+
+TEST(StateSlices, CoverAllOnceAndShareOutTheState) {
+  for (const std::int64_t size : {0, 1, 5, 217, 1'000'003}) {
+    std::int64_t next = 0;
+    for (int rank = 0; rank < 4; ++rank) {
+      const StateSlices slices(size, rank, 4);
+      EXPECT_EQ(slices.begin(), next);
+      next += slices.size();
+      EXPECT_EQ(slices.sizes(), StateSlices(size, 0, 4).sizes());
+      if (size >= 1'000'000) EXPECT_LE(static_cast<double>(slices.size()), 0.27 * static_cast<double>(size));
+    }
+    EXPECT_EQ(next, size);
+  }
+}
+
+/// Bytes in the arrays of the optimizer's state.
+std::size_t bytes(const optim::OptimizerState& state) {
+  std::size_t sum = 0;
+  for (const auto& [name, tree] : state.slots) {
+    for (const at::Tensor& leaf : tree.leaves()) sum += leaf.nbytes();
+  }
+  return sum;
+}
+
+TEST(StateSlices, DivideTheMemoryOfTheOptimizerByTheNumberOfRanks) {
+  const PyTree params = in_one_buffer(PyTree{{"a", at::zeros({1000, 1000})}, {"b", at::zeros({1000})}});
+  const StateSlices slices(params.numel(), world().rank(), world().size());
+  for (const optim::FunctionalOptimizer& optimizer : element_wise()) {
+    const optim::OptimizerState part = scattered(world(), slices, optimizer, params, {});
+    const double share = static_cast<double>(bytes(part)) / static_cast<double>(bytes(optimizer.init(params)));
+    EXPECT_LE(share * world().size(), 1.01) << optimizer.name();
+    for (const auto& [name, tree] : part.slots) {
+      EXPECT_EQ(tree.tensor().storage().nbytes(), tree.tensor().nbytes()) << "a view would hold the whole in memory";
+    }
+  }
+}
+
+TEST(StateSlices, RefuseMoreThanACollectiveCounts) {
+  EXPECT_THROW(static_cast<void>(StateSlices((std::int64_t{1} << 30) + 1, 0, 2)), UsageError);
+}
+
+}  // namespace
+}  // namespace ripieno
