@@ -7,6 +7,8 @@
 #include <ripieno/accounting/base/json.hpp>
 #include <ripieno/accounting/engine/calibrate.hpp>
 #include <ripieno/accounting/engine/mechanisms.hpp>
+#include <ripieno/accounting/ledger/schedule.hpp>
+#include <ripieno/accounting/mechanisms/attacks.hpp>
 #include <ripieno/accounting/mechanisms/random_allocation.hpp>
 #include <ripieno/accounting/mechanisms/sampling.hpp>
 
@@ -58,6 +60,12 @@ TEST(Reference, OtherFigures) {
       const Interval found = process.beta_at(std::stod(alpha));
       EXPECT_GE(found.upper, expected.get<double>() - 1e-3) << row;
       EXPECT_LE(found.lower, expected.get<double>() + 3e-3) << row;
+    }
+    EXPECT_LE(process.advantage().upper, row.at("advantage").get<double>() + 1e-3) << row;
+    EXPECT_GE(process.advantage().upper, row.at("advantage").get<double>() * (1 - 7e-3)) << row;
+    for (const auto& [prior, expected] : row.at("risk_at").items()) {
+      EXPECT_GE(membership_risk(process, std::stod(prior)), expected.get<double>() - 1e-3) << row;
+      EXPECT_LE(membership_risk(process, std::stod(prior)), expected.get<double>() + 3e-3) << row;
     }
   }
 }
@@ -148,15 +156,46 @@ TEST(Reference, RandomAllocations) {
   EXPECT_EQ(rows, 13);
 }
 
+// The least noise for which an upper bound on what `of` tells of 1000 steps at sample rate 0.01 is at most the target.
+double calibrated(double target, const std::function<double(const Process&)>& of) {
+  return calibrate(target, [&of](double z) { return of(poisson(gaussian(z), .01) * 1000); });
+}
+
 TEST(Reference, Calibration) {
   const auto& rows = reference().at("calibration");
   const double q = 256.0 / 60000;
   const double expected[] = {calibrate_noise_multiplier(3, 1e-5, .01, 1000),
                              calibrate_noise_multiplier(8, 1e-5, q, 14062),
-                             calibrate_noise_multiplier(1, 1e-6, .02, 5000)};
-  for (std::size_t i = 0; i < 3; ++i) {
-    EXPECT_NEAR(rows.at(i).at("param").get<double>(), expected[i], 1e-3 * expected[i]) << rows.at(i);
+                             calibrate_noise_multiplier(1, 1e-6, .02, 5000),
+                             calibrated(1e-6, [](const Process& p) { return p.delta_at(2).upper; }),
+                             calibrated(.1, [](const Process& p) { return p.advantage().upper; }),
+                             calibrated(.1, [](const Process& p) { return 1 - p.beta_at(.05).lower; }),
+                             calibrate_sample_rate(1, 1000, 3, 1e-5)};
+  ASSERT_EQ(rows.size(), std::size(expected));
+  // Its grid makes delta up to 7e-3 too large, and so asks for up to 3e-3 more noise where a delta is the target.
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const double param = rows.at(i).at("param");
+    EXPECT_GE(param, expected[i] * (1 - 1e-3)) << rows.at(i);
+    EXPECT_LE(param, expected[i] * (i < 3 ? 1 + 1e-3 : 1 + 3e-3)) << rows.at(i);
   }
+}
+
+// How the reference falls to the truth as its grid gets finer: every row is an upper bound, the finest nearly exact.
+TEST(Reference, FinerGridsComeDownToTheTruth) {
+  const Process process = poisson(gaussian(1.1), .01) * 1000;
+  const Interval epsilon = process.epsilon_at(1e-5);
+  const Interval delta = process.delta_at(1.5);
+  const auto& rows = reference().at("discretization");
+  ASSERT_EQ(rows.size(), 4);
+  double excess = k_inf;
+  for (const Json& row : rows) {
+    EXPECT_LT(epsilon.upper, row.at("epsilon").get<double>()) << row;
+    EXPECT_LT(delta.upper, row.at("delta_at_1.5").get<double>()) << row;
+    EXPECT_LT(row.at("epsilon").get<double>() - epsilon.lower, excess) << row;
+    excess = row.at("epsilon").get<double>() - epsilon.lower;
+  }
+  EXPECT_LT(excess, 1e-4 * epsilon.lower);
+  EXPECT_LT(rows.back().at("delta_at_1.5").get<double>(), delta.lower * (1 + 1e-3));
 }
 
 }  // namespace
