@@ -9,6 +9,7 @@
 #include <ripieno/accounting/ledger/curves.hpp>
 #include <ripieno/accounting/ledger/report.hpp>
 #include <ripieno/accounting/ledger/siblings.hpp>
+#include <ripieno/accounting/plot/privacy_page.hpp>
 #include <ripieno/accounting/plot/privacy_plot.hpp>
 
 #include "privacy_commands.hpp"
@@ -22,6 +23,7 @@ struct Request {
   std::vector<std::string> paths;
   std::vector<double> deltas;
   std::optional<std::string> plot;
+  std::optional<std::string> html;
   std::optional<std::string> curve;
   bool json = false;
 };
@@ -38,6 +40,8 @@ bool parse(std::span<const std::string> arguments, Request& request) {
   options.group("output")
       .add("json", request.json, "", "print JSON")
       .add("plot", request.plot, "FILE.svg", "draw epsilon against steps, delta against epsilon, the trade-off curve")
+      .add("html", request.html, "FILE.html",
+           "write the whole analysis, with that drawing, as one page for a browser or a printer")
       .add("curve", request.curve, "FILE.csv",
            "write delta against epsilon and, beside it, the least false-negative rate beta of an attack against its "
            "false-positive rate alpha");
@@ -74,7 +78,7 @@ ledger::Analysis analysis_of(const Request& request) {
 /// Fine enough for a figure where one is asked for; otherwise for a few numbers.
 std::vector<ProfilePoint> profile_for(const Request& request, const Schedule& schedule) {
   const double least_delta = *std::ranges::min_element(request.deltas) * 1e-6;
-  const bool draws = request.plot || request.curve;
+  const bool draws = request.plot || request.html || request.curve;
   return ledger::privacy_profile(schedule, least_delta, ledger::affordable_points(schedule, 121, draws ? 16 : 4));
 }
 
@@ -88,13 +92,14 @@ int run_analyze(std::span<const std::string> arguments) {
   }
   const ledger::Analysis analysis = analysis_of(request);
   if (request.deltas.empty() && analysis.default_delta > 0) request.deltas.push_back(analysis.default_delta);
-  if (request.deltas.empty() && (request.plot || request.curve)) {
-    throw UsageError("--plot and --curve need a delta", "the plan names none", "give --delta");
+  if (request.deltas.empty() && (request.plot || request.html || request.curve)) {
+    throw UsageError("--plot, --html and --curve need a delta", "the plan names none", "give --delta");
   }
   std::vector<ProfilePoint> profile;
   if (!request.deltas.empty()) profile = profile_for(request, analysis.schedule);
   if (request.curve) write_file(*request.curve, curve_csv(profile));
   if (request.plot) write_file(*request.plot, plot::privacy_svg(analysis, request.deltas, profile));
+  if (request.html) write_file(*request.html, plot::privacy_html(analysis, request.deltas, profile));
   if (request.json) {
     print_json(ledger::report_json(analysis, request.deltas, profile));
   } else {

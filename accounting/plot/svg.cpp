@@ -12,30 +12,6 @@ std::string number(double value) {
   return {buffer, end};
 }
 
-std::string escaped(std::string_view text) {
-  std::string result;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        result += "&amp;";
-        break;
-      case '<':
-        result += "&lt;";
-        break;
-      case '>':
-        result += "&gt;";
-        break;
-      case '"':
-        result += "&quot;";
-        break;
-      default:
-        // Control characters, which a file name may hold, have no place in XML.
-        result.push_back(static_cast<unsigned char>(c) < ' ' ? ' ' : c);
-    }
-  }
-  return result;
-}
-
 std::string attribute(std::string_view name, std::string_view value) {
   std::string text;
   text.append(" ").append(name).append("=\"").append(escaped(value)).append("\"");
@@ -82,6 +58,30 @@ std::string with_exponent(std::string_view text, double size) {
 }
 
 }  // namespace
+
+std::string escaped(std::string_view text) {
+  std::string result;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        result += "&amp;";
+        break;
+      case '<':
+        result += "&lt;";
+        break;
+      case '>':
+        result += "&gt;";
+        break;
+      case '"':
+        result += "&quot;";
+        break;
+      default:
+        // Control characters, which a file name may hold, have no place in XML.
+        result.push_back(static_cast<unsigned char>(c) < ' ' ? ' ' : c);
+    }
+  }
+  return result;
+}
 
 Svg::Svg(double width, double height, std::string_view title) {
   body_ = "<svg xmlns=\"http://www.w3.org/2000/svg\" role=\"img\"" + attribute("width", width) +

@@ -6,6 +6,9 @@
 
 namespace ripieno::plot {
 
+/// `text` as it is written between the tags or in the attributes of XML and HTML.
+[[nodiscard]] std::string escaped(std::string_view text);
+
 /// A place on the canvas, in pixels from its upper left corner.
 struct Point {
   double x = 0;

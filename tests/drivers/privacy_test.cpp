@@ -118,6 +118,15 @@ TEST(PrivacyDriver, DrawsAPlot) {
   EXPECT_EQ(run("analyze " + path + " --plot /nonexistent/plot.svg").code, 3);
 }
 
+TEST(PrivacyDriver, WritesAPage) {
+  const std::string path = ledger_file("page.jsonl", Builder().segment().steps(0, 1000).text);
+  const std::string page = testing::TempDir() + "page.html";
+  ASSERT_EQ(run("analyze " + path + " --delta 1e-6 --html " + page).code, 0);
+  EXPECT_THAT(contents(page), StartsWith("<!DOCTYPE html>"));
+  EXPECT_THAT(contents(page), HasSubstr("at δ = 1e-06"));
+  EXPECT_EQ(run("analyze " + path + " --html /nonexistent/page.html").code, 3);
+}
+
 TEST(PrivacyDriver, TellsHowManyStepsAreLeft) {
   const std::string setting = " --delta 1e-5 --noise-multiplier 1 --sample-rate 0.01 ";
   const Json steps = Json::parse(run("steps --epsilon 1.8283" + setting + "--json").output);
