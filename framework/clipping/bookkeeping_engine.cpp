@@ -161,28 +161,37 @@ class BookkeepingEngine final : public ClippingEngine {
     return clip_graph(graph, plan->second, settings);
   }
 
-  /// Makes and checks a plan for the loss as it is now, on made-up examples alone.
+  /// Makes and checks a plan for the loss as it is now, on made-up examples alone: where some leave too much at zero to
+  /// show whose gradient is whose, on others.
   static void learn(Plans& plans, const LossFn& loss, const PyTree& params, std::span<const at::Tensor> batch,
                     at::ScalarType stored) {
+    constexpr std::uint64_t draws = 8;
     const GeneratorGuard generator;
-    const MadeUpExamples examples = make_up_examples(loss, params, batch);
+    for (std::uint64_t draw = 0;; ++draw) try {
+        return learn_from(make_up_examples(loss, params, batch, draw), generator, plans, loss, params.paths(), stored);
+      } catch (const IndistinctExamples&) {
+        if (draw + 1 == draws) throw;
+      }
+  }
+
+  static void learn_from(const MadeUpExamples& examples, const GeneratorGuard& generator, Plans& plans,
+                         const LossFn& loss, const std::vector<std::string>& paths, at::ScalarType stored) {
     const auto traced = [&](const Tensors& made_up, Recurrence recurrence) {
       generator.rewind();
       return trace(loss, examples.params, made_up, recurrence);
     };
     Recurrence recurrence = recurrence_of(plans);
-    if (recurrence == Recurrence::fused && has_fused_recurrence(traced(examples.batch, recurrence))) {
-      recurrence = Recurrence::written_out;
-      log::info("LSTM layers run step by step: the fused ones do not show what the steps hold");
-    }
+    const bool fused = recurrence == Recurrence::fused && has_fused_recurrence(traced(examples.batch, recurrence));
+    if (fused) recurrence = Recurrence::written_out;
     Plan plan;
     {
       const Graph two = traced(examples.first(2), recurrence), three = traced(examples.batch, recurrence);
       if (two.signature() != three.signature()) refuse_varying_graph("it changes with the number of examples");
-      plan = make_plan(two, three, params.paths());
+      plan = make_plan(two, three, paths);
     }
     plan.recurrence = recurrence;
     check_plan(loss, examples, plan, stored);
+    if (fused) log::info("LSTM layers run step by step: the fused ones do not show what the steps hold");
     const std::string signature = plan.signature;
     plans.insert_or_assign(signature, std::move(plan));
   }

@@ -226,8 +226,8 @@ class Planner {
                        "leave out batch statistics and losses over pairs of examples (group_norm in place of "
                        "batch_norm)");
     if (found.finding == LayoutFinding::ambiguous)
-      throw UsageError("the examples cannot be told apart in the output gradient of " + node.name,
-                       "too many of its rows are zero for made-up examples", k_advice);
+      throw IndistinctExamples("the examples cannot be told apart in the output gradient of " + node.name,
+                               "too many of its rows are zero for made-up examples", k_advice);
     return found.layout;
   }
 

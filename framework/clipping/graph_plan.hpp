@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <ripieno/accounting/base/error.hpp>
 #include <ripieno/framework/clipping/bookkeeping_handlers.hpp>
 #include <ripieno/framework/clipping/graph_trace.hpp>
 #include <span>
@@ -66,10 +67,15 @@ struct Plan {
   [[nodiscard]] UseSite site(const Graph& graph, const Use& use) const;
 };
 
+/// The made-up examples give too few gradients that are not zero to tell whose row is whose; others may do.
+class IndistinctExamples : public UsageError {
+  using UsageError::UsageError;
+};
+
 /// From the graphs of one loss on two and on three examples, decides which tensors depend on examples, where every
 /// parameter meets them, which handler serves that, and where the examples are in each output gradient (by backward
 /// passes from one loss at a time). UsageError, naming node and parameter, for what cannot be served, and for a loss
-/// that mixes examples in a way the structure shows.
+/// that mixes examples in a way the structure shows; IndistinctExamples.
 [[nodiscard]] Plan make_plan(const Graph& two, const Graph& three, std::span<const std::string> leaf_paths);
 
 }  // namespace ripieno::bookkeeping

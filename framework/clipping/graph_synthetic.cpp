@@ -55,8 +55,9 @@ at::Tensor rows_like(const at::Tensor& tensor, const Style& style, at::Generator
   return (position + example).remainder(2).view(shape).to(options);
 }
 
-MadeUpExamples make_up(const PyTree& params, std::span<const at::Tensor> batch, const Style& style) {
-  at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(/*seed=*/20'240'229);
+MadeUpExamples make_up(const PyTree& params, std::span<const at::Tensor> batch, const Style& style,
+                       std::uint64_t draw) {
+  at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(/*seed=*/20'240'229 + draw);
   MadeUpExamples made;
   made.params =
       params.map([&](const at::Tensor& leaf) { return style.moved_params ? moved(leaf, generator) : leaf.detach(); });
@@ -95,10 +96,11 @@ std::vector<at::Tensor> MadeUpExamples::first(std::int64_t n) const { return nar
 
 std::vector<at::Tensor> MadeUpExamples::only(std::int64_t example) const { return narrowed(batch, example, 1); }
 
-MadeUpExamples make_up_examples(const LossFn& loss, const PyTree& params, std::span<const at::Tensor> batch) {
+MadeUpExamples make_up_examples(const LossFn& loss, const PyTree& params, std::span<const at::Tensor> batch,
+                                std::uint64_t draw) {
   std::string reason = "its value is not finite";
   for (const Style& style : k_styles) {
-    MadeUpExamples examples = make_up(params, batch, style);
+    MadeUpExamples examples = make_up(params, batch, style, draw);
     try {
       if (loss_is_finite(loss, examples)) return examples;
     } catch (const std::exception& error) {

@@ -28,9 +28,9 @@ struct MadeUpExamples {
 /// Integers may be class indices, ids of table rows, positions or masks, and nothing says up to where they are valid
 /// but the loss itself: 0 and 1 are, wherever there are two of a thing, and 0 wherever there is one. They alternate
 /// along an example, so that an id is repeated in it (what a table's gradient has to add up), and differ between
-/// examples. Valid values are not taken from the batch, which is private.
+/// examples. Valid values are not taken from the batch, which is private. `draw`: others for every number.
 [[nodiscard]] MadeUpExamples make_up_examples(const LossFn& loss, const PyTree& params,
-                                              std::span<const at::Tensor> batch);
+                                              std::span<const at::Tensor> batch, std::uint64_t draw = 0);
 
 /// Restores the state of Torch's default CPU generator, so that examining a loss that draws random numbers does not
 /// change those of the training.
