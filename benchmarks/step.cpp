@@ -1,12 +1,12 @@
 // A private step (clip, sum, noise, update) beside a plain LibTorch step of the same model.
 //
-//   bench-step [ROUNDS [MODEL...]]      all models, 20 rounds, by default
+//   bench-step [--threads N] [ROUNDS [MODEL...]]      all models, 20 rounds, at one and at two threads, by default
 //
 // Three kinds of step run in turn in one process with the same malloc settings: plain, private without noise, private
 // with noise. Printed are the ratios of the medians to the plain step, with those of the minima in brackets and of CPU
-// times (waiting threads spin: with more than one thread CPU times say little), at one and at two threads, and what the
-// peak memory of a process that does nothing else is, with malloc as it comes. The draw and the ledger's record, which
-// are made while a step computes, are not part of it.
+// times (waiting threads spin: with more than one thread CPU times say little), and what the peak memory of a process
+// that does nothing else is, with malloc as it comes. The draw and the ledger's record, which are made while a step
+// computes, are not part of it.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
@@ -171,19 +171,24 @@ void measure_memory(const std::string& program, const std::string& model) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  std::vector<std::string> arguments(argv + 1, argv + argc);
   at::manual_seed(1);
   if (arguments.size() == 3 && arguments[0] == "--memory") return report_memory(arguments[1], arguments[2]);
 
   // Buffers stay in the heap: mapping and faulting in fresh pages at every step would be most of the difference.
   mallopt(M_MMAP_THRESHOLD, 1 << 30);
   mallopt(M_TRIM_THRESHOLD, 2'000'000'000);
+  std::vector<int> thread_counts{1, 2};
+  if (arguments.size() > 1 && arguments[0] == "--threads") {
+    thread_counts = {std::atoi(arguments[1].c_str())};
+    arguments.erase(arguments.begin(), arguments.begin() + 2);
+  }
   const int rounds = arguments.empty() ? 20 : std::atoi(arguments[0].c_str());
   const std::vector<std::string> models =
       arguments.size() > 1 ? std::vector(arguments.begin() + 1, arguments.end()) : benchmark::workload_names();
   for (const std::string& model : models) {
     const Workload workload = benchmark::make_workload(model);
-    for (const int threads : {1, 2}) measure(workload, threads, rounds);
+    for (const int threads : thread_counts) measure(workload, threads, rounds);
     measure_memory(std::filesystem::read_symlink("/proc/self/exe"), model);
   }
 }

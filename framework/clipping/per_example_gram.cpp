@@ -10,10 +10,11 @@
 #include <ripieno/framework/clipping/per_example_simd.hpp>
 #include <span>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
-// The forward error of a computed square. Let a_r >= |u_r|, b_r >= |v_r| be computed norms, and write the computed
-// inner products as u_r.u_s + d, |d| <= g a_r a_s + h. The products of a block of k_block features go through k_block /
+// The forward error of a computed square. Let a_r >= |u_r|, b_r >= |v_r| be bounds, and write the computed inner
+// products as u_r.u_s + d, |d| <= g a_r a_s + h. The products of a block of k_block features go through k_block /
 // lanes fused multiply-adds and log2(lanes) additions in the dtype's precision, and block sums and the last few
 // features through float64: g = gamma_roundings(unit) + gamma_blocks(2^-53) (Higham 2002, section 3.1; the
 // Cauchy-Schwarz inequality turns sums of magnitudes into norms), and each of the m products may underflow, by at most
@@ -34,6 +35,45 @@ template <class Scalar>
 using RowPointers = std::array<const Scalar*, k_tile>;
 using Tile = std::array<double, k_tile * k_tile>;
 
+/// Lane i of the lower half plus lane i of the upper half.
+template <class Half, class Vector, std::size_t... I>
+RIPIENO_INLINE Half sum_of_halves(Vector v, std::index_sequence<I...>) {
+  return __builtin_shufflevector(v, v, static_cast<int>(I)...) +
+         __builtin_shufflevector(v, v, static_cast<int>(I + sizeof...(I))...);
+}
+
+/// Vectors of a half and of a quarter of a register.
+template <class Scalar>
+struct Folded {
+  typedef Scalar half __attribute__((vector_size(32)));
+  typedef Scalar type __attribute__((vector_size(16)));
+  static constexpr int count = 16 / static_cast<int>(sizeof(Scalar));
+};
+
+template <class Scalar>
+RIPIENO_INLINE typename Folded<Scalar>::type folded(typename Lanes<Scalar>::type v) {
+  using F = Folded<Scalar>;
+  const auto half = sum_of_halves<typename F::half>(v, std::make_index_sequence<2 * F::count>());
+  return sum_of_halves<typename F::type>(half, std::make_index_sequence<F::count>());
+}
+
+/// Adds the sum of the lanes of each of k_tile vectors to out.
+RIPIENO_INLINE void add_lanes(const Lanes<float>::type (&v)[k_tile], double* out) {
+  const auto a = folded<float>(v[0]), b = folded<float>(v[1]), c = folded<float>(v[2]), d = folded<float>(v[3]);
+  const auto ab = __builtin_shufflevector(a, b, 0, 1, 4, 5) + __builtin_shufflevector(a, b, 2, 3, 6, 7);
+  const auto cd = __builtin_shufflevector(c, d, 0, 1, 4, 5) + __builtin_shufflevector(c, d, 2, 3, 6, 7);
+  const auto sums = __builtin_shufflevector(ab, cd, 0, 2, 4, 6) + __builtin_shufflevector(ab, cd, 1, 3, 5, 7);
+  for (int i = 0; i < k_tile; ++i) out[i] += static_cast<double>(sums[i]);
+}
+RIPIENO_INLINE void add_lanes(const Lanes<double>::type (&v)[k_tile], double* out) {
+  for (int i = 0; i < k_tile; i += 2) {
+    const auto a = folded<double>(v[i]), b = folded<double>(v[i + 1]);
+    const auto sums = __builtin_shufflevector(a, b, 0, 2) + __builtin_shufflevector(a, b, 1, 3);
+    out[i] += sums[0];
+    out[i + 1] += sums[1];
+  }
+}
+
 /// Adds the inner products of whole registers of features [0, size); returns how many features that were.
 template <class Scalar>
 RIPIENO_INLINE std::int64_t add_whole_registers(const RowPointers<Scalar>& left, const RowPointers<Scalar>& right,
@@ -52,14 +92,7 @@ RIPIENO_INLINE std::int64_t add_whole_registers(const RowPointers<Scalar>& left,
         for (int s = 0; s < k_tile; ++s) sums[r][s] += a * b[s];
       }
     }
-    for (int r = 0; r < k_tile; ++r)
-      for (int s = 0; s < k_tile; ++s) {
-        Scalar lanes[count];
-        *reinterpret_cast<Vector*>(lanes) = sums[r][s];
-        for (int width = count / 2; width > 0; width /= 2)
-          for (int k = 0; k < width; ++k) lanes[k] += lanes[k + width];
-        out[r * k_tile + s] += static_cast<double>(lanes[0]);
-      }
+    for (int r = 0; r < k_tile; ++r) add_lanes(sums[r], out.data() + r * k_tile);
   }
   return whole;
 }
@@ -100,12 +133,6 @@ double underflow(std::int64_t size) {
   return static_cast<double>(size) * static_cast<double>(std::numeric_limits<Scalar>::min());
 }
 
-template <class Scalar>
-double norm_bound(const Scalar* row, std::int64_t size) {
-  const double squares = raise_to_bound(sum_of_squares(row, size), size, std::is_same_v<Scalar, double>);
-  return std::sqrt(squares) * (1 + 2 * k_unit_double);
-}
-
 /// One matrix of rows, [rows, size].
 template <class Scalar>
 struct Factor {
@@ -120,10 +147,18 @@ struct Factor {
   }
 };
 
-/// sum_{r,s} (u_r . u_s)(v_r . v_s): twice the pairs with s < r and once those with s = r.
+/// What the inner products of one example's rows give.
+struct InnerProducts {
+  double square = 0;               ///< sum_{r,s} (u_r . u_s)(v_r . v_s)
+  std::vector<double> of_u, of_v;  ///< (u_r . u_r), (v_r . v_r)
+};
+
+/// Twice the pairs with s < r and once those with s = r.
 template <class Scalar>
-double computed_square(const Factor<Scalar>& u, const Factor<Scalar>& v, std::int64_t rows) {
-  double sum = 0;
+void compute(const Factor<Scalar>& u, const Factor<Scalar>& v, std::int64_t rows, InnerProducts& products) {
+  products.square = 0;
+  products.of_u.resize(static_cast<std::size_t>(rows));
+  products.of_v.resize(static_cast<std::size_t>(rows));
   Tile of_u, of_v;
   for (std::int64_t r0 = 0; r0 < rows; r0 += k_tile)
     for (std::int64_t s0 = 0; s0 <= r0; s0 += k_tile) {
@@ -132,21 +167,38 @@ double computed_square(const Factor<Scalar>& u, const Factor<Scalar>& v, std::in
       for (int i = 0; i < k_tile && r0 + i < rows; ++i)
         for (int j = 0; j < k_tile && s0 + j <= r0 + i; ++j) {
           const double term = of_u[i * k_tile + j] * of_v[i * k_tile + j];
-          sum += s0 + j == r0 + i ? term : 2 * term;
+          products.square += s0 + j == r0 + i ? term : 2 * term;
         }
+      for (int i = 0; s0 == r0 && i < k_tile && r0 + i < rows; ++i) {
+        products.of_u[static_cast<std::size_t>(r0 + i)] = of_u[i * k_tile + i];
+        products.of_v[static_cast<std::size_t>(r0 + i)] = of_v[i * k_tile + i];
+      }
     }
-  return sum;
+}
+
+/// At least |row|. The computed inner product of the row with itself gives it, unless that has over- or underflown.
+template <class Scalar>
+double norm_bound(const Scalar* row, std::int64_t size, double product) {
+  const double lost = underflow<Scalar>(size);
+  if (std::isfinite(product) && product > 0x1p20 * lost)
+    return std::sqrt((product + lost) / (1 - relative_error<Scalar>(size))) * (1 + 4 * k_unit_double);
+  const double squares = raise_to_bound(sum_of_squares(row, size), size, std::is_same_v<Scalar, double>);
+  return std::sqrt(squares) * (1 + 2 * k_unit_double);
 }
 
 struct Norms {
   double upper, lower, terms;
 };
 
+/// `products`: room to work in.
 template <class Scalar>
-Norms norms_of(const Factor<Scalar>& u, const Factor<Scalar>& v, std::int64_t rows) {
+Norms norms_of(const Factor<Scalar>& u, const Factor<Scalar>& v, std::int64_t rows, InnerProducts& products) {
+  compute(u, v, rows, products);
   double total_u = 0, total_v = 0, total = 0;
   for (std::int64_t r = 0; r < rows; ++r) {
-    const double a = norm_bound(u.data + r * u.size, u.size), b = norm_bound(v.data + r * v.size, v.size);
+    const auto row = static_cast<std::size_t>(r);
+    const double a = norm_bound(u.data + r * u.size, u.size, products.of_u[row]);
+    const double b = norm_bound(v.data + r * v.size, v.size, products.of_v[row]);
     total_u += a;
     total_v += b;
     total += a * b;
@@ -159,7 +211,7 @@ Norms norms_of(const Factor<Scalar>& u, const Factor<Scalar>& v, std::int64_t ro
   const double evaluation = static_cast<double>(rows + 16) * 2 * k_unit_double;  // roundings in evaluating the bounds
   const double terms = total * total * (1 + evaluation);
   const double error = (relative * terms + absolute) * (1 + evaluation);
-  const double square = computed_square(u, v, rows);
+  const double square = products.square;
   // The triangle inequality bounds the norm too, also where an inner product overflows. (NaN compares false.)
   const double upper = (square + error) * (1 + evaluation);
   return {.upper = upper <= terms ? std::max(upper, 0.0) : terms,
@@ -176,9 +228,10 @@ GramNorms norms_of_all(const at::Tensor& u, const at::Tensor& v) {
   auto *upper = result.upper.data_ptr<double>(), *lower = result.lower.data_ptr<double>(),
        *terms = result.terms.data_ptr<double>();
   at::parallel_for(0, n, 1, [&](std::int64_t begin, std::int64_t end) {
+    InnerProducts products;
     for (std::int64_t i = begin; i < end; ++i)
       for (std::int64_t head = i * heads; head < (i + 1) * heads; ++head) {
-        const Norms norms = norms_of<Scalar>({left + head * rows * m, m}, {right + head * rows * k, k}, rows);
+        const Norms norms = norms_of<Scalar>({left + head * rows * m, m}, {right + head * rows * k, k}, rows, products);
         upper[i] += norms.upper;
         lower[i] += norms.lower;
         terms[i] += norms.terms;

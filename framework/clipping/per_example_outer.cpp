@@ -15,8 +15,17 @@ at::Tensor joined(const std::vector<at::Tensor>& parts) {
   return parts.size() == 1 ? parts.front() : at::cat(parts, 2);
 }
 
-/// sum_r weights[r] left[r] right[r]^T, a group of rows at a time, whose weighted copies stay in the cache.
-at::Tensor weighted_product(const at::Tensor& left, const at::Tensor& right, const at::Tensor& weights,
+/// `rows` without those of zero weight. Where all count, that is `rows` itself: no copy, and bits that do not tell,
+/// because the alignment on which kernels choose their order is that of a copy too.
+at::Tensor counted_rows(const at::Tensor& rows, const at::Tensor& weights, bool all_count) {
+  constexpr std::uintptr_t alignment = 64;
+  const bool like_a_copy =
+      rows.is_contiguous() && reinterpret_cast<std::uintptr_t>(rows.const_data_ptr()) % alignment == 0;
+  return all_count && like_a_copy ? rows : kept_rows(rows, weights);
+}
+
+/// sum_r weights[r] left[r] right[r]^T, a group of rows at a time.
+at::Tensor weighted_product(const at::Tensor& left, const at::Tensor& right, const at::Tensor& weights, bool all_count,
                             std::int64_t group) {
   const bool scale_left = left.size(1) < right.size(1);
   const std::int64_t rows = left.size(0);
@@ -25,7 +34,7 @@ at::Tensor weighted_product(const at::Tensor& left, const at::Tensor& right, con
     const std::int64_t size = std::min(group, rows - begin);
     const auto part = [&](const at::Tensor& factor, bool scaled) {
       const at::Tensor of_group = factor.narrow(0, begin, size), weights_of_group = weights.narrow(0, begin, size);
-      return scaled ? scaled_rows(of_group, weights_of_group) : kept_rows(of_group, weights_of_group);
+      return scaled ? scaled_rows(of_group, weights_of_group) : counted_rows(of_group, weights_of_group, all_count);
     };
     const at::Tensor l = part(left, scale_left), r = part(right, !scale_left);
     if (sum.defined())
@@ -147,10 +156,11 @@ at::Tensor OuterProductGradient::weighted_sum_of_factors(const at::Tensor& weigh
   const std::int64_t rows = u.size(2);
   const at::Tensor of_rows = rows == 1 ? weights : weights.repeat_interleave(rows);
   const std::int64_t group = rows == 1 ? u.size(0) : k_rows_at_once;
+  const bool all_count = weights.ne(0).all().item<bool>();
   std::vector<at::Tensor> of_heads;
   for (std::int64_t head = 0; head < u.size(1); ++head)
     of_heads.push_back(
-        weighted_product(u.select(1, head).flatten(0, 1), v.select(1, head).flatten(0, 1), of_rows, group));
+        weighted_product(u.select(1, head).flatten(0, 1), v.select(1, head).flatten(0, 1), of_rows, all_count, group));
   return (of_heads.size() == 1 ? of_heads.front() : at::stack(of_heads)).view(shape_);
 }
 
