@@ -17,7 +17,7 @@ constexpr double k_largest_norm = 1e20;
 
 void check_positive(double value, const char* field) {
   if (std::isfinite(value) && value > 0) return;
-  throw UsageError(std::string(field) + " is " + format_double(value), "must be finite and positive");
+  throw UsageError(std::string(field) + " cannot be " + format_double(value), "it must be finite and positive");
 }
 
 }  // namespace
@@ -34,17 +34,21 @@ ClippingKind clipping_kind(const std::string& name) {
   throw UsageError("clipping '" + name + "' is not available", "available: fixed, adaptive, per-layer, automatic");
 }
 
-void AdaptivePlan::check(double clipping_norm) const {
+void AdaptivePlan::check() const {
   if (!(target_quantile > 0 && target_quantile < 1))
-    throw UsageError("adaptive quantile is " + format_double(target_quantile), "must lie between 0 and 1");
-  check_positive(learning_rate, "adaptive learning rate");
-  check_positive(fraction_noise_std, "adaptive noise");
-  check_positive(clipping_norm_min, "adaptive minimum");
-  check_positive(clipping_norm_max, "adaptive maximum");
+    throw UsageError("target_quantile cannot be " + format_double(target_quantile), "it must lie between 0 and 1");
+  check_positive(learning_rate, "learning_rate");
+  check_positive(fraction_noise_std, "fraction_noise_std");
+  check_positive(clipping_norm_min, "clipping_norm_min");
+  check_positive(clipping_norm_max, "clipping_norm_max");
   if (!(clipping_norm_max > clipping_norm_min && clipping_norm_max <= k_largest_norm))
-    throw UsageError("adaptive maximum is " + format_double(clipping_norm_max),
-                     "must exceed the minimum, " + format_double(clipping_norm_min) + ", and be at most " +
+    throw UsageError("clipping_norm_max cannot be " + format_double(clipping_norm_max),
+                     "it must exceed clipping_norm_min, " + format_double(clipping_norm_min) + ", and be at most " +
                          format_double(k_largest_norm));
+}
+
+void AdaptivePlan::check(double clipping_norm) const {
+  check();
   if (!(clipping_norm >= clipping_norm_min && clipping_norm <= clipping_norm_max))
     throw UsageError("clipping norm is " + format_double(clipping_norm), "adaptive clipping starts from it, inside [" +
                                                                              format_double(clipping_norm_min) + ", " +

@@ -29,7 +29,9 @@ struct AdaptivePlan {
   double clipping_norm_min = 0.01;
   double clipping_norm_max = 100;
 
-  /// UsageError naming the field that makes no sense.
+  /// UsageError naming the field that makes no sense; NaN and infinities make none.
+  void check() const;
+  /// The same, and that the first clipping norm is within the limits.
   void check(double clipping_norm) const;
   /// Standard deviation of the noise on the count of clipped examples.
   [[nodiscard]] double count_noise_stddev(double expected_batch) const { return fraction_noise_std * expected_batch; }

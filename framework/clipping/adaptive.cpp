@@ -3,6 +3,7 @@
 #include <cmath>
 #include <ripieno/accounting/base/error.hpp>
 #include <ripieno/accounting/base/text.hpp>
+#include <ripieno/accounting/ledger/clipping_plan.hpp>
 #include <ripieno/framework/clipping/adaptive.hpp>
 #include <ripieno/framework/comm/operation.hpp>
 #include <ripieno/framework/comm/rank_texts.hpp>
@@ -11,11 +12,6 @@
 
 namespace ripieno {
 namespace {
-
-void check_positive(double value, const char* field) {
-  if (std::isfinite(value) && value > 0) return;
-  throw UsageError(std::string(field) + " cannot be " + format_double(value), "it must be finite and positive");
-}
 
 double standard_normal(const Key& key, std::int64_t step, std::size_t group) {
   double deviate = 0;
@@ -53,16 +49,15 @@ void check_agreement(const AdaptiveClipState& state, const Communicator& communi
 }  // namespace
 
 void ThresholdRule::check() const {
-  if (!(target_quantile > 0 && target_quantile < 1))
-    throw UsageError("target_quantile cannot be " + format_double(target_quantile), "it must lie between 0 and 1");
-  check_positive(learning_rate, "learning_rate");
-  check_positive(clipping_norm_min, "clipping_norm_min");
-  check_positive(clipping_norm_max, "clipping_norm_max");
-  check_positive(fraction_noise_std, "fraction_noise_std");
-  check_positive(expected_batch_size, "expected_batch_size");
-  if (!(clipping_norm_max > clipping_norm_min))
-    throw UsageError("clipping_norm_max cannot be " + format_double(clipping_norm_max),
-                     "it must exceed clipping_norm_min, " + format_double(clipping_norm_min));
+  AdaptivePlan{.target_quantile = target_quantile,
+               .learning_rate = learning_rate,
+               .fraction_noise_std = fraction_noise_std,
+               .clipping_norm_min = clipping_norm_min,
+               .clipping_norm_max = clipping_norm_max}
+      .check();
+  if (std::isfinite(expected_batch_size) && expected_batch_size > 0) return;
+  throw UsageError("expected_batch_size cannot be " + format_double(expected_batch_size),
+                   "it must be finite and positive");
 }
 
 double next_threshold(const ThresholdRule& rule, double clipping_norm, std::int64_t num_clipped,
@@ -70,7 +65,7 @@ double next_threshold(const ThresholdRule& rule, double clipping_norm, std::int6
   constexpr double k_grid = 0x1p-20;  // standard deviations
   const double deviation = rule.count_noise_stddev();
   const double centred = static_cast<double>(num_clipped) - static_cast<double>(batch_size) / 2;
-  const double count = rounded_to(k_grid * deviation, centred + deviation * normal);
+  const double count = rounded_to(k_grid * deviation, std::fma(deviation, normal, centred));
   const double rate = 0.5 + count / rule.expected_batch_size;
   const double next = clipping_norm * portable::exp(rule.learning_rate * (rate - rule.target_quantile));
   return std::clamp(next, rule.clipping_norm_min, rule.clipping_norm_max);

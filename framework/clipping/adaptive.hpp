@@ -36,7 +36,8 @@ struct ThresholdRule {
 ///     next   = clipping_norm exp(learning_rate (1/2 + count / expected_batch_size - target_quantile)), in [min, max]
 ///
 /// An example changes the centred count by 1/2 at most. The count is rounded to 2^-20 of its noise, since the low bits
-/// of a floating-point sum could tell what was added to what. A pure function: equal on every rank.
+/// of a floating-point sum could tell what was added to what. A pure function of exactly rounded
+/// operations: the same bits on every rank, whatever its processor and mathematical library.
 [[nodiscard]] double next_threshold(const ThresholdRule& rule, double clipping_norm, std::int64_t num_clipped,
                                     std::int64_t batch_size, double normal);
 

@@ -120,11 +120,11 @@ TEST(ClippingPlan, NamesTheAdaptiveFieldThatMakesNoSense) {
     EXPECT_THAT([&] { PrivacyPlan{options}; }, ThrowsMessage<UsageError>(HasSubstr(name))) << value;
   };
   for (const double bad : {0.0, -1.0, std::nan(""), std::numeric_limits<double>::infinity()}) {
-    refuses(&AdaptivePlan::target_quantile, bad, "quantile");
-    refuses(&AdaptivePlan::learning_rate, bad, "learning rate");
-    refuses(&AdaptivePlan::fraction_noise_std, bad, "adaptive noise");
-    refuses(&AdaptivePlan::clipping_norm_min, bad, "minimum");
-    refuses(&AdaptivePlan::clipping_norm_max, bad, "maximum");
+    refuses(&AdaptivePlan::target_quantile, bad, "target_quantile");
+    refuses(&AdaptivePlan::learning_rate, bad, "learning_rate");
+    refuses(&AdaptivePlan::fraction_noise_std, bad, "fraction_noise_std");
+    refuses(&AdaptivePlan::clipping_norm_min, bad, "clipping_norm_min");
+    refuses(&AdaptivePlan::clipping_norm_max, bad, "clipping_norm_max");
   }
   refuses(&AdaptivePlan::clipping_norm_min, 0.2, "clipping norm");
 }
