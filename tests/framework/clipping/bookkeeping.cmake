@@ -1,4 +1,4 @@
-set(cases bookkeeping_cases.cpp bookkeeping_cases_computed.cpp bookkeeping_cases_layers.cpp bookkeeping_cases_settings.cpp)
+set(cases bookkeeping_cases.cpp bookkeeping_cases_computed.cpp bookkeeping_cases_layers.cpp bookkeeping_cases_settings.cpp brute_force.cpp)
 ripieno_add_test(bookkeeping_test TORCH
   SOURCES ${cases} bookkeeping_cancellation_test.cpp bookkeeping_gradients_test.cpp bookkeeping_invariants_test.cpp
     bookkeeping_pullback_test.cpp bookkeeping_test.cpp

@@ -364,49 +364,6 @@ Case sequence(std::int64_t n) {
           }};
 }
 
-BruteForce brute_force(const Case& c, double clipping_norm) {
-  BruteForce result;
-  for (const at::Tensor& leaf : c.params) {
-    result.sum.push_back(at::zeros_like(leaf));
-    result.magnitudes.push_back(at::zeros_like(leaf));
-  }
-  for (std::int64_t i = 0; i < c.batch.front().size(0); ++i) {
-    const at::AutoGradMode grad_mode(true);
-    Tensors leaves, row;
-    for (const at::Tensor& leaf : c.params) leaves.push_back(leaf.clone().requires_grad_(true));
-    for (const at::Tensor& tensor : c.batch) row.push_back(tensor.narrow(0, i, 1));
-    const Tensors gradient =
-        torch::autograd::grad({c.loss(leaves, row).sum()}, leaves, {}, std::nullopt, false, /*allow_unused=*/true);
-    double squares = 0;
-    for (const at::Tensor& part : gradient)
-      if (part.defined()) squares += part.square().sum().item<double>();
-    result.norms.push_back(std::sqrt(squares));
-    const double factor = std::min(1.0, clipping_norm / std::max(result.norms.back(), 1e-300));
-    for (std::size_t leaf = 0; leaf < gradient.size(); ++leaf) {
-      if (!gradient[leaf].defined()) continue;
-      result.sum[leaf] += gradient[leaf] * factor;
-      result.magnitudes[leaf] += gradient[leaf].abs() * factor;
-    }
-  }
-  return result;
-}
-
-double relative_error(const Tensors& sum, const BruteForce& expected) {
-  double error = 0, size = 0;
-  for (std::size_t leaf = 0; leaf < sum.size(); ++leaf) {
-    error += (sum[leaf].to(at::kDouble) - expected.sum[leaf]).square().sum().item<double>();
-    size += expected.magnitudes[leaf].square().sum().item<double>();
-  }
-  return size > 0 ? std::sqrt(error / size) : std::sqrt(error);
-}
-
-double middle_norm(const Case& c) {
-  std::vector<double> norms = brute_force(c, 1.0).norms;
-  std::ranges::sort(norms);
-  const double middle = norms[norms.size() / 2];
-  return middle > 0 ? middle : 1;
-}
-
 at::Tensor some_loss(const at::Tensor& output) {
   const at::Tensor flat = output.flatten(1);
   const at::Tensor factors = at::linspace(0.5, 1.5, flat.size(1), flat.options().requires_grad(false));

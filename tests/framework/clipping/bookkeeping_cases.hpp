@@ -54,6 +54,9 @@ struct BruteForce {
   std::vector<double> norms;
 };
 [[nodiscard]] BruteForce brute_force(const Case& c, double clipping_norm);
+/// The same from one call of the loss in float32 on all examples and one backward pass for each of them: where a loss
+/// has kinks, an element falls on the same side for both. `one_dnn`: whether Torch may use it in that call.
+[[nodiscard]] BruteForce one_backward_per_example(const Case& c, double clipping_norm, bool one_dnn);
 
 /// Some loss per example of everything behind the first dimension.
 [[nodiscard]] at::Tensor some_loss(const at::Tensor& output);
@@ -80,6 +83,9 @@ void add_more_settings(std::vector<Case>& list);
 
 /// L2 distance of a clipped sum from the one in float64, over the norm of its magnitudes.
 [[nodiscard]] double relative_error(const Tensors& sum, const BruteForce& expected);
+/// The larger of that and of the largest error of an element over the sum of the absolute terms that make it up: of the
+/// examples' clipped gradients there and, as these are sums themselves, of their mean over the leaf.
+[[nodiscard]] double largest_error(const Tensors& sum, const BruteForce& expected);
 /// A clipping norm between those of the examples.
 [[nodiscard]] double middle_norm(const Case& c);
 

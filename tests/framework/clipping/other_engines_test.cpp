@@ -19,12 +19,12 @@ namespace {
 using cases::Case;
 using testing::HasSubstr;
 
-/// Relative error of an engine in some precision; nothing where it refuses the loss.
+/// Largest error of an engine in some precision, over the absolute terms; nothing where it refuses the loss.
 std::optional<double> error_of(ClippingEngine& engine, const Case& c, at::ScalarType type) {
   const double clipping_norm = cases::middle_norm(c);
   try {
     const MicrobatchResult result = engine.clip(c.loss_fn(), c.tree(type), c.batch_as(type), clipping_norm);
-    return cases::relative_error(result.sum, cases::brute_force(c, clipping_norm));
+    return cases::largest_error(result.sum, cases::brute_force(c, clipping_norm));
   } catch (const UsageError&) {
     return std::nullopt;
   }
@@ -115,25 +115,47 @@ TEST(AutomaticEngine, TrainsAUsersClosureThroughVmapAndSaysSo) {
   EXPECT_LT(engine->clip(users_loss, params, batch, 1.0).losses.mean().item<double>(), before);
 }
 
-TEST(RandomModels, EveryEngineEqualsTheLoop) {
-  const std::uint64_t count = std::getenv("RIPIENO_FULL") != nullptr ? 500 : 60;
+std::unique_ptr<ClippingEngine> bookkeeping_engine() {
+  return make_engine(EngineKind::bookkeeping, {.max_spread = std::numeric_limits<double>::infinity()});
+}
+
+/// Error of the book-keeping engine in float32 against gradients from the same graph, one example at a time. It runs
+/// LSTMs without oneDNN, and so does this.
+double error_on_one_graph(const Case& c) {
+  const double clipping_norm = cases::middle_norm(c);
+  const bool one_dnn = c.name.find("lstm") == std::string::npos;
+  const MicrobatchResult result =
+      bookkeeping_engine()->clip(c.loss_fn(), c.tree(at::kFloat), c.batch_as(at::kFloat), clipping_norm);
+  return cases::largest_error(result.sum, cases::one_backward_per_example(c, clipping_norm, one_dnn));
+}
+
+constexpr std::uint64_t k_parts = 10;
+
+class RandomModels : public testing::TestWithParam<std::uint64_t> {
+ protected:
+  /// A tenth of 60 models, or of 500 with RIPIENO_FULL=1.
+  static std::uint64_t count() { return (std::getenv("RIPIENO_FULL") != nullptr ? 500 : 60) / k_parts; }
+};
+
+TEST_P(RandomModels, EveryEngineEqualsTheLoop) {
   int by_vmap = 0;
-  for (std::uint64_t seed = 0; seed < count; ++seed) {
+  for (std::uint64_t seed = GetParam() * count(); seed < (GetParam() + 1) * count(); ++seed) {
     const cases::RandomModel model = cases::random_model(seed);
     SCOPED_TRACE("seed " + std::to_string(seed) + ": " + model.loss.name);
-    const auto bookkeeping = [] {
-      return make_engine(EngineKind::bookkeeping, {.max_spread = std::numeric_limits<double>::infinity()});
-    };
-    EXPECT_LE(error_of(*bookkeeping(), model.loss, at::kDouble).value_or(1), 1e-12);
-    if (!model.has_kinks) {
-      EXPECT_LE(error_of(*bookkeeping(), model.loss, at::kFloat).value_or(1), 5e-6);
-    }
-    const std::optional<double> vmap = error_of(*make_vmap_engine(), model.loss, at::kDouble);
-    by_vmap += vmap.has_value() ? 1 : 0;
-    EXPECT_LE(vmap.value_or(0), 1e-12);
+    EXPECT_LE(error_of(*bookkeeping_engine(), model.loss, at::kDouble).value_or(1), 1e-12);
+    EXPECT_LE(error_on_one_graph(model.loss), 5e-6);
+    const std::optional<double> wide = error_of(*make_vmap_engine(), model.loss, at::kDouble);
+    by_vmap += wide.has_value() ? 1 : 0;
+    EXPECT_LE(wide.value_or(0), 1e-12);
+    // Elsewhere than in the same graph, rounding may put an element on the other side of a kink.
+    if (model.has_kinks) continue;
+    EXPECT_LE(error_of(*bookkeeping_engine(), model.loss, at::kFloat).value_or(1), 5e-6);
+    EXPECT_LE(error_of(*make_vmap_engine(), model.loss, at::kFloat).value_or(0), 5e-6);
   }
-  EXPECT_GE(by_vmap, static_cast<int>(count / 2));
+  EXPECT_GE(by_vmap, static_cast<int>(count() / 3));
 }
+
+INSTANTIATE_TEST_SUITE_P(Seeds, RandomModels, testing::Range(std::uint64_t{0}, k_parts));
 
 }  // namespace
 }  // namespace ripieno
