@@ -12,12 +12,9 @@ class ReproducibleTest : public TrainTest {
  protected:
   [[nodiscard]] Outcome train_on(int ranks, int threads, const std::string& name,
                                  const std::map<std::string, std::string>& changes = {}) const {
-    std::map<std::string, std::string> options{{"model-arg", "hidden=500"},
-                                               {"expected-batch", "300"},
-                                               {"steps", "50"},
-                                               {"insecure-seed", "3"},
-                                               {"reduction", "reproducible"},
-                                               {"threads", std::to_string(threads)}};
+    std::map<std::string, std::string> options{
+        {"model-arg", "hidden=500"}, {"expected-batch", "300"},     {"steps", "50"},
+        {"insecure-seed", "3"},      {"reduction", "reproducible"}, {"threads", std::to_string(threads)}};
     for (const auto& [key, value] : changes) options[key] = value;
     return run((ranks == 1 ? "" : mpiexec(ranks)) + train() + "--data " + data_ + small(options) + " --out " +
                out(name));
@@ -46,6 +43,31 @@ TEST_F(ReproducibleTest, Invariant_P11_TheModelIsTheSameBytesForAnyNumberOfRanks
   EXPECT_TRUE(model_bytes(out("buckets")) == reference);
   ASSERT_EQ(train_on(2, 1, "rank0", {{"noise-from", "rank0"}}).code, 0);
   EXPECT_TRUE(model_bytes(out("rank0")) == reference);
+}
+
+TEST_F(ReproducibleTest, Invariant_P11_SoItIsWhereLayersAreClippedApartOrScaledWithoutLimit) {
+  for (const std::string clipping : {"per-layer", "automatic"}) {
+    std::string reference;
+    for (const auto& [ranks, threads] : {std::pair{1, 1}, std::pair{2, 2}, std::pair{3, 1}}) {
+      const std::string name = clipping + std::to_string(ranks);
+      const Outcome trained = train_on(ranks, threads, name, {{"clipping", clipping}, {"steps", "15"}});
+      ASSERT_EQ(trained.code, 0) << trained.output;
+      const std::string model = model_bytes(out(name));
+      if (reference.empty()) reference = model;
+      EXPECT_TRUE(model == reference) << clipping << ", " << ranks << " ranks";
+    }
+  }
+}
+
+TEST_F(ReproducibleTest, BucketsAndThePlaceOfTheNoiseDoNotMatterToAdaptiveClipping) {
+  std::map<std::string, std::string> options{{"clipping", "adaptive"}, {"reduction", "fast"}, {"steps", "15"}};
+  ASSERT_EQ(train_on(2, 1, "whole", options).code, 0);
+  options["bucket-mb"] = "0.01";
+  ASSERT_EQ(train_on(2, 1, "buckets", options).code, 0);
+  EXPECT_TRUE(model_bytes(out("buckets")) == model_bytes(out("whole")));
+  options["noise-from"] = "rank0";
+  ASSERT_EQ(train_on(2, 1, "rank0", options).code, 0);
+  EXPECT_TRUE(model_bytes(out("rank0")) == model_bytes(out("whole")));
 }
 
 TEST_F(ReproducibleTest, TheLedgerStatesTheLatticeAndIsAnalysedLikeAnyOther) {
