@@ -81,16 +81,34 @@ std::vector<PerExampleGradientPtr> gradients_of_leaves(const Graph& graph, const
 }
 
 /// A leaf's weighted sum, taken back through the views between leaf and cut where there are any.
-at::Tensor sum_of_leaf(const Graph& graph, const Plan& plan, std::size_t leaf, const PerExampleGradient& gradient,
-                       const at::Tensor& weights) {
-  const at::Tensor sum = gradient.weighted_sum(weights);
+void write_sum_of_leaf(const Graph& graph, const Plan& plan, std::size_t leaf, const PerExampleGradient& gradient,
+                       const at::Tensor& weights, const at::Tensor& out) {
   const Cut& cut = plan.cuts[plan.cuts_of_leaf[leaf].front()];
-  if (cut.kind != CutKind::rearranged) return sum.view(graph.leaves[leaf].sizes()).to(graph.leaves[leaf].scalar_type());
+  if (cut.kind != CutKind::rearranged) return gradient.write_weighted_sum(weights, out);
   const torch::autograd::Edge at_cut(graph.nodes[cut.node].node, cut.input_nr);
-  return backward({at_cut}, {sum.view(cut.shape)}, {torch::autograd::Edge(graph.accumulators[leaf], 0)},
-                  /*keep_graph=*/true)
-      .front()
-      .contiguous();
+  out.copy_(backward({at_cut}, {gradient.weighted_sum(weights).view(cut.shape)},
+                     {torch::autograd::Edge(graph.accumulators[leaf], 0)}, /*keep_graph=*/true)
+                .front());
+}
+
+/// Room for a sum: tensors of the leaves' shapes, one behind the other in memory where they have one dtype, so that
+/// nobody has to bring them together.
+std::vector<at::Tensor> room_for_leaves(const std::vector<at::Tensor>& leaves) {
+  std::int64_t size = 0;
+  bool one_dtype = true;
+  for (const at::Tensor& leaf : leaves) {
+    size += leaf.numel();
+    one_dtype &= leaf.scalar_type() == leaves[0].scalar_type();
+  }
+  const at::Tensor flat = one_dtype ? at::empty({size}, leaves[0].options().requires_grad(false)) : at::Tensor();
+  std::vector<at::Tensor> room;
+  std::int64_t offset = 0;
+  for (const at::Tensor& leaf : leaves) {
+    room.push_back(one_dtype ? flat.narrow(0, offset, leaf.numel()).view(leaf.sizes())
+                             : at::empty(leaf.sizes(), leaf.options().requires_grad(false)));
+    offset += leaf.numel();
+  }
+  return room;
 }
 
 }  // namespace
@@ -101,10 +119,12 @@ ClippedGraph clip_graph(const Graph& graph, const Plan& plan, const ClipSettings
   auto [result, weights, postponed] = judge(gradients, graph.losses, settings);
   std::int64_t held_bytes = 0;
   for (const PerExampleGradientPtr& gradient : gradients) held_bytes += gradient ? gradient->held_bytes() : 0;
+  result.sum = room_for_leaves(graph.leaves);
   for (std::size_t leaf = 0; leaf < gradients.size(); ++leaf) {
-    result.sum.push_back(gradients[leaf]
-                             ? sum_of_leaf(graph, plan, leaf, *gradients[leaf], weights[settings.rule.group_of(leaf)])
-                             : at::zeros_like(graph.leaves[leaf].detach()));
+    if (gradients[leaf])
+      write_sum_of_leaf(graph, plan, leaf, *gradients[leaf], weights[settings.rule.group_of(leaf)], result.sum[leaf]);
+    else
+      result.sum[leaf].zero_();
     gradients[leaf].reset();
   }
   return {std::move(result), std::move(postponed), held_bytes};

@@ -9,6 +9,11 @@ namespace ripieno::bookkeeping {
 
 void PerExampleGradient::add_to(const at::Tensor& rows) const { rows.add_(stored()); }
 
+void PerExampleGradient::write_weighted_sum(const at::Tensor& weights, const at::Tensor& out) const {
+  const at::Tensor sum = weighted_sum(weights);
+  out.copy_(sum.view(out.sizes()));
+}
+
 bool PerExampleGradient::absorb(const PerExampleGradient&) { return false; }
 
 GramNorms PerExampleGradient::norms_in(GradientForm) const {

@@ -36,6 +36,8 @@ class PerExampleGradient {
   /// sum_i weights[i] g_i in the tensor's shape. Examples of zero weight are left out whatever they hold (invariant
   /// P6). weights: float64 [n] that the gradient's dtype represents exactly.
   [[nodiscard]] virtual at::Tensor weighted_sum(const at::Tensor& weights) const = 0;
+  /// The same, written to `out`, contiguous and of the tensor's size.
+  virtual void write_weighted_sum(const at::Tensor& weights, const at::Tensor& out) const;
   /// The gradients with respect to the transpose of the (two-dimensional) tensor.
   [[nodiscard]] virtual std::unique_ptr<PerExampleGradient> transposed() const = 0;
   /// Becomes the sum with another gradient of the same tensor, if that leaves both in the form they have; false, with

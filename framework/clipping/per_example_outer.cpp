@@ -24,12 +24,11 @@ at::Tensor counted_rows(const at::Tensor& rows, const at::Tensor& weights, bool 
   return all_count && like_a_copy ? rows : kept_rows(rows, weights);
 }
 
-/// sum_r weights[r] left[r] right[r]^T, a group of rows at a time.
-at::Tensor weighted_product(const at::Tensor& left, const at::Tensor& right, const at::Tensor& weights, bool all_count,
-                            std::int64_t group) {
+/// out = sum_r weights[r] left[r] right[r]^T, a group of rows at a time.
+void write_weighted_product(const at::Tensor& left, const at::Tensor& right, const at::Tensor& weights, bool all_count,
+                            std::int64_t group, at::Tensor out) {
   const bool scale_left = left.size(1) < right.size(1);
   const std::int64_t rows = left.size(0);
-  at::Tensor sum;
   for (std::int64_t begin = 0; begin < rows; begin += group) {
     const std::int64_t size = std::min(group, rows - begin);
     const auto part = [&](const at::Tensor& factor, bool scaled) {
@@ -37,12 +36,11 @@ at::Tensor weighted_product(const at::Tensor& left, const at::Tensor& right, con
       return scaled ? scaled_rows(of_group, weights_of_group) : counted_rows(of_group, weights_of_group, all_count);
     };
     const at::Tensor l = part(left, scale_left), r = part(right, !scale_left);
-    if (sum.defined())
-      sum.addmm_(l.t(), r);
+    if (begin == 0)
+      at::mm_out(out, l.t(), r);
     else
-      sum = at::mm(l.t(), r);
+      out.addmm_(l.t(), r);
   }
-  return sum;
 }
 
 std::int64_t bytes(const std::vector<at::Tensor>& tensors) {
@@ -148,20 +146,28 @@ void OuterProductGradient::add_to(const at::Tensor& rows) const {
 }
 
 at::Tensor OuterProductGradient::weighted_sum(const at::Tensor& weights) const {
-  return rows_.defined() ? weighted_row_sum(rows_, weights).view(shape_) : weighted_sum_of_factors(weights);
+  if (rows_.defined()) return weighted_row_sum(rows_, weights).view(shape_);
+  const at::Tensor sum = at::empty(shape_, u_.front().options());
+  write_weighted_sum(weights, sum);
+  return sum;
 }
 
-at::Tensor OuterProductGradient::weighted_sum_of_factors(const at::Tensor& weights) const {
+void OuterProductGradient::write_weighted_sum(const at::Tensor& weights, const at::Tensor& out) const {
+  if (rows_.defined() || out.scalar_type() != u_.front().scalar_type())
+    return PerExampleGradient::write_weighted_sum(weights, out);
+  const std::int64_t heads = u_.front().size(1);
+  write_weighted_sum_of_factors(weights, out.view({heads, u_.front().size(3), v_.front().size(3)}));
+}
+
+void OuterProductGradient::write_weighted_sum_of_factors(const at::Tensor& weights, const at::Tensor& out) const {
   const at::Tensor u = joined(u_), v = joined(v_);
   const std::int64_t rows = u.size(2);
   const at::Tensor of_rows = rows == 1 ? weights : weights.repeat_interleave(rows);
   const std::int64_t group = rows == 1 ? u.size(0) : k_rows_at_once;
   const bool all_count = weights.ne(0).all().item<bool>();
-  std::vector<at::Tensor> of_heads;
   for (std::int64_t head = 0; head < u.size(1); ++head)
-    of_heads.push_back(
-        weighted_product(u.select(1, head).flatten(0, 1), v.select(1, head).flatten(0, 1), of_rows, all_count, group));
-  return (of_heads.size() == 1 ? of_heads.front() : at::stack(of_heads)).view(shape_);
+    write_weighted_product(u.select(1, head).flatten(0, 1), v.select(1, head).flatten(0, 1), of_rows, all_count, group,
+                           out[head]);
 }
 
 std::int64_t OuterProductGradient::held_bytes() const {

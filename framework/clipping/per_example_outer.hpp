@@ -28,16 +28,18 @@ class OuterProductGradient final : public PerExampleGradient {
   [[nodiscard]] at::Tensor stored() const override;
   void add_to(const at::Tensor& rows) const override;
   [[nodiscard]] at::Tensor weighted_sum(const at::Tensor& weights) const override;
+  void write_weighted_sum(const at::Tensor& weights, const at::Tensor& out) const override;
   [[nodiscard]] PerExampleGradientPtr transposed() const override;
   bool absorb(const PerExampleGradient& other) override;
   [[nodiscard]] std::int64_t held_bytes() const override;
 
-  static constexpr std::int64_t k_rows_at_once = 256;
+  static constexpr std::int64_t k_rows_at_once = 1024;
 
  private:
   [[nodiscard]] bool is_rank_one() const;
   [[nodiscard]] bool factors_are_cheaper() const;
-  [[nodiscard]] at::Tensor weighted_sum_of_factors(const at::Tensor& weights) const;
+  /// out: [heads, m, k].
+  void write_weighted_sum_of_factors(const at::Tensor& weights, const at::Tensor& out) const;
   /// Joins parts along the rows.
   void join() const;
   /// Stores the gradients and their norm bounds, and lets the factors go.
