@@ -15,7 +15,7 @@ target_sources(ripieno_clipping PRIVATE
   graph_pullback.cpp
   graph_synthetic.cpp
   graph_trace.cpp
-  per_example_conv.cpp
+  per_example_conv.cpp per_example_device.cpp
   per_example_gradient.cpp
   per_example_gram.cpp
   per_example_layout.cpp

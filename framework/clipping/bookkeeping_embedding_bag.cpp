@@ -45,13 +45,13 @@ Bags padded_bags(std::int64_t num_bags, std::span<const at::Tensor> saved, std::
                  const at::TensorOptions& options) {
   const at::Tensor ids = saved[0].flatten().to(at::kLong);
   const at::Tensor starts = saved[1].to(at::kLong).narrow(0, 0, num_bags);
-  const at::Tensor ends = at::cat({starts.narrow(0, 1, num_bags - 1), at::full({1}, ids.size(0), at::kLong)});
+  const at::Tensor ends = at::cat({starts.narrow(0, 1, num_bags - 1), at::full({1}, ids.size(0), ids.options())});
   const at::Tensor sizes = ends - starts;
   const at::Tensor bag_of_id = at::repeat_interleave(sizes);
-  const at::Tensor place = at::arange(ids.size(0), at::kLong) - starts.index_select(0, bag_of_id);
+  const at::Tensor place = at::arange(ids.size(0), ids.options()) - starts.index_select(0, bag_of_id);
   const std::int64_t longest = ids.numel() == 0 ? 0 : sizes.max().item<std::int64_t>();
 
-  Bags bags{at::full({num_bags, longest}, -1, at::kLong), at::zeros({num_bags, longest}, options)};
+  Bags bags{at::full({num_bags, longest}, -1, ids.options()), at::zeros({num_bags, longest}, options)};
   bags.ids.index_put_({bag_of_id, place}, padding < 0 ? ids : ids.masked_fill(ids.eq(padding), -1));
   bags.factors.index_put_({bag_of_id, place},
                           saved[2].defined() ? saved[2].flatten().to(options.dtype()) : at::ones(ids.sizes(), options));
@@ -72,7 +72,8 @@ PerExampleGradientPtr gradient_of_maxima(const UseSite& site, const at::Tensor& 
   const std::int64_t n = site.num_examples, width = site.cut_shape[1];
   const at::Tensor filled = saved[4].narrow(0, 0, output_gradient.size(0)).ne(0).unsqueeze(1);
   const at::Tensor values = at::where(filled, output_gradient, at::zeros_like(output_gradient));
-  const at::Tensor places = saved[3].to(at::kLong).clamp_min(0) * width + at::arange(width, at::kLong);
+  const at::Tensor places =
+      saved[3].to(at::kLong).clamp_min(0) * width + at::arange(width, saved[3].options().dtype(at::kLong));
   const at::Tensor rows = at::zeros({n, site.cut_shape[0] * width}, output_gradient.options());
   rows.scatter_add_(1, examples_first(places, 0, site.layout, n).flatten(1),
                     examples_first(values, 0, site.layout, n).flatten(1));

@@ -55,17 +55,11 @@ Tensors selected(std::span<const at::Tensor> batch, const at::Tensor& examples) 
 /// sum of all (rho).
 class Parts {
  public:
-  explicit Parts(std::int64_t n) {
-    const auto options = at::TensorOptions().dtype(at::kDouble);
-    whole_ = {.sum = {},
-              .losses = at::empty({n}, options),
-              .norms = at::empty({n}, options),
-              .group_norms = {},
-              .finite = at::empty({n}, options.dtype(at::kBool))};
-  }
+  explicit Parts(std::int64_t n) : n_(n) {}
 
   /// `examples`: int64, where the part's examples are in the microbatch. Examples that are added again are overwritten.
   void add(const at::Tensor& examples, MicrobatchResult part) {
+    if (!whole_.losses.defined()) make_room(part);
     if (whole_.sum.empty())
       whole_.sum = std::move(part.sum);
     else
@@ -83,6 +77,13 @@ class Parts {
   MicrobatchResult finish() { return std::move(whole_); }
 
  private:
+  void make_room(const MicrobatchResult& part) {
+    whole_.losses = at::empty({n_}, part.losses.options());
+    whole_.norms = at::empty({n_}, part.norms.options());
+    whole_.finite = at::empty({n_}, part.finite.options());
+  }
+
+  std::int64_t n_;
   MicrobatchResult whole_;
 };
 
@@ -108,7 +109,7 @@ class BookkeepingEngine final : public ClippingEngine {
     for (std::int64_t begin = 0; begin < n; begin += at_once) {
       const std::int64_t size = std::min(at_once, n - begin);
       ClippedGraph clipped = clip_part(plans, loss, params, narrowed(batch, begin, size), settings);
-      const at::Tensor examples = at::arange(begin, begin + size, at::kLong);
+      const at::Tensor examples = at::arange(begin, begin + size, clipped.postponed.options().dtype(at::kLong));
       postponed.push_back(examples.masked_select(clipped.postponed));
       parts.add(examples, std::move(clipped.result));
     }

@@ -27,8 +27,8 @@ double largest(const at::Tensor& values) { return values.numel() == 0 ? 0 : valu
 
 /// What separates the results for finite examples, or nothing.
 std::optional<std::string> difference(const MicrobatchResult& result, const MicrobatchResult& oracle) {
-  if (!result.finite.equal(oracle.finite)) return "it disagrees with loop on which examples are finite";
-  if (largest(result.norms - oracle.norms) > k_gradient_tolerance * largest(oracle.norms))
+  if (!result.finite.cpu().equal(oracle.finite)) return "it disagrees with loop on which examples are finite";
+  if (largest(result.norms.cpu() - oracle.norms) > k_gradient_tolerance * largest(oracle.norms))
     return "its norms differ from those of loop";
   double error = 0, scale = 0;
   for (std::size_t leaf = 0; leaf < oracle.sum.size(); ++leaf) {
@@ -65,7 +65,7 @@ class Trial {
   void check_examples_are_independent(const std::string& objection_to_bookkeeping) const {
     if (!comparable_) return;
     const c10::AutoGradMode without_gradients(false);
-    const at::Tensor together = loss_(examples_.params, examples_.batch).to(at::kDouble);
+    const at::Tensor together = loss_(examples_.params, examples_.batch).to(at::kDouble).cpu();
     if (largest(together - oracle_.losses) > k_loss_tolerance * largest(oracle_.losses))
       throw UsageError("the loss of an example depends on the others in its batch",
                        "on made-up examples it is another alone than among others: " + objection_to_bookkeeping,

@@ -99,7 +99,7 @@ class Check {
                          double mean) const {
     double norm_error = 0, size = k_tiny;
     std::vector<at::Tensor> expected;
-    for (const at::Tensor& leaf : gradients_[0]) expected.push_back(at::zeros(leaf.sizes(), at::kDouble));
+    for (const at::Tensor& leaf : gradients_[0]) expected.push_back(at::zeros_like(leaf, at::kDouble));
     for (std::int64_t i = 0; i < k_examples; ++i) {
       if (clipped.postponed[i].item<bool>()) continue;
       const double factor = std::min(1.0, clipping_norm / std::max(norms[i], k_tiny));

@@ -21,13 +21,12 @@ std::optional<std::int64_t> examples_dimension(const Shape& at_two, const Shape&
 /// Which slices along `dim` hold anything but zero, NaN included; bool [size].
 at::Tensor reached_slices(const at::Tensor& gradient, std::int64_t dim, std::int64_t size) {
   if (!gradient.defined()) return at::zeros({size}, at::kBool);
-  return gradient.movedim(dim, 0).reshape({size, -1}).ne(0).any(1);
+  return gradient.movedim(dim, 0).reshape({size, -1}).ne(0).any(1).cpu();
 }
 
 /// Whether each loss reaches only rows that its example owns under `layout`.
 bool consistent(const ExampleLayout& layout, const std::array<at::Tensor, 3>& reached) {
-  const at::Tensor owner =
-      at::arange(3 * layout.rows, at::kLong).div(layout.inner, "floor").remainder(3).to(reached[0].device());
+  const at::Tensor owner = at::arange(3 * layout.rows, at::kLong).div(layout.inner, "floor").remainder(3);
   for (std::int64_t example = 0; example < 3; ++example)
     if (reached[example].logical_and(owner.ne(example)).any().item<bool>()) return false;
   return true;

@@ -26,17 +26,19 @@ Verdict judge(std::vector<PerExampleGradientPtr>& gradients, const at::Tensor& l
   MicrobatchResult& result = verdict.result;
   result.losses = losses.detach().to(at::kDouble);
   const std::int64_t n = result.losses.size(0);
-  at::Tensor accepted = at::ones({n}, at::kBool);
+  const at::TensorOptions options = result.losses.options();
+  at::Tensor accepted = at::ones({n}, options.dtype(at::kBool));
   for (std::size_t group = 0; group < rule.num_groups(); ++group) {
     const JudgedNorms norms = norms_of_group(gradients, settings, group, n);
-    accepted = accepted.logical_and(norms.accepted);
-    result.group_norms.push_back(norms.bounds);
+    // Where no gradient arrives, nothing is known of the device.
+    accepted = accepted.logical_and(norms.accepted.to(options.device()));
+    result.group_norms.push_back(norms.bounds.to(options.device()));
   }
   result.norms = norm_over_groups(result.group_norms);
   result.finite = result.losses.isfinite().logical_and(result.norms.isfinite());
   verdict.postponed = result.finite.logical_and(accepted.logical_not());
 
-  const at::Tensor counted = at::arange(n, at::kLong).lt(settings.counted);
+  const at::Tensor counted = at::arange(n, options.dtype(at::kLong)).lt(settings.counted);
   const at::Tensor in_sum = result.finite.logical_and(accepted).logical_and(counted);
   for (std::size_t group = 0; group < rule.num_groups(); ++group) {
     // The coefficient of an infinite bound is 0.

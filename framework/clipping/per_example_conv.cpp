@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <ripieno/framework/clipping/per_example_conv.hpp>
+#include <ripieno/framework/clipping/per_example_device.hpp>
 #include <ripieno/framework/clipping/per_example_rows.hpp>
 #include <ripieno/framework/clipping/per_example_simd.hpp>
 #include <type_traits>
@@ -222,6 +223,9 @@ ConvolutionGradients convolution_weight_gradients(const at::Tensor& image, const
                                                   std::int64_t n) {
   TORCH_CHECK(image.scalar_type() == lanes.scalar_type() && image.is_contiguous() && lanes.is_contiguous(),
               "contiguous tensors of one dtype expected");
+  if (!image.is_cpu()) {
+    return on_device::convolution_weight_gradients(image, lanes, geometry, layout, n, on_device::route_of(geometry));
+  }
   return image.scalar_type() == at::kFloat ? make_rows<float>(image, lanes, geometry, layout, n)
                                            : make_rows<double>(image, lanes, geometry, layout, n);
 }

@@ -33,24 +33,29 @@ at::Tensor raised_root(const at::Tensor& squares, std::size_t terms) {
 }  // namespace
 
 at::Tensor norm_bounds(const std::vector<PerExampleGradientPtr>& gradients, std::int64_t n) {
-  at::Tensor sum = at::zeros({n}, at::kDouble);
+  at::Tensor sum;
   for (const PerExampleGradientPtr& gradient : gradients)
-    if (gradient) sum += gradient->squared_norm_bounds();
-  return raised_root(sum, gradients.size());
+    if (gradient) sum = sum.defined() ? sum + gradient->squared_norm_bounds() : gradient->squared_norm_bounds();
+  return raised_root(sum.defined() ? sum : at::zeros({n}, at::kDouble), gradients.size());
 }
 
 JudgedNorms judged_norms(const std::vector<PerExampleGradientPtr>& gradients, std::int64_t n, GradientForm form,
                          double max_spread) {
   constexpr double excess = (1 + k_accepted_excess) * (1 + k_accepted_excess) * (1 - 1e-9);
-  at::Tensor upper = at::zeros({n}, at::kDouble), lower = at::zeros_like(upper), terms = at::zeros_like(upper);
+  at::Tensor upper, lower, terms;
+  const auto start_from = [&](const at::Tensor& zero) { upper = zero, lower = zero.clone(), terms = zero.clone(); };
   for (const PerExampleGradientPtr& gradient : gradients) {
     if (!gradient) continue;
     const GramNorms norms = gradient->norms_in(form);
+    if (!upper.defined()) start_from(at::zeros_like(norms.upper));
     upper += norms.upper;
     lower += norms.lower;
     terms += norms.terms;
   }
-  if (form == GradientForm::exactly_stored) return {raised_root(upper, gradients.size()), at::ones({n}, at::kBool)};
+  if (!upper.defined()) start_from(at::zeros({n}, at::kDouble));
+  if (form == GradientForm::exactly_stored) {
+    return {raised_root(upper, gradients.size()), at::ones({n}, upper.options().dtype(at::kBool))};
+  }
   const at::Tensor tight = upper.le(lower * excess), narrow = terms.le(lower * (max_spread * max_spread) * excess);
   return {raised_root(upper, gradients.size()), tight.logical_and(narrow)};
 }

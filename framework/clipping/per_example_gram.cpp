@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <ripieno/framework/clipping/per_example_device.hpp>
 #include <ripieno/framework/clipping/per_example_gram.hpp>
 #include <ripieno/framework/clipping/per_example_rows.hpp>
 #include <ripieno/framework/clipping/per_example_simd.hpp>
@@ -248,6 +249,7 @@ GramNorms norms_of_all(const at::Tensor& u, const at::Tensor& v) {
 
 GramNorms gram_norms(const at::Tensor& u, const at::Tensor& v) {
   TORCH_CHECK(u.scalar_type() == v.scalar_type(), "factors of one dtype expected");
+  if (!u.is_cpu()) return on_device::gram_norms(u, v);
   const at::Tensor left = u.contiguous(), right = v.contiguous();
   return left.scalar_type() == at::kFloat ? norms_of_all<float>(left, right) : norms_of_all<double>(left, right);
 }

@@ -2,6 +2,7 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <ripieno/framework/clipping/per_example_device.hpp>
 #include <ripieno/framework/clipping/per_example_normalisation.hpp>
 #include <ripieno/framework/clipping/per_example_simd.hpp>
 
@@ -98,6 +99,7 @@ void check(const at::Tensor& gradient, const at::Tensor& input, const at::Tensor
 at::Tensor layer_norm_weight_gradients(const at::Tensor& gradient, const at::Tensor& input, const at::Tensor& mean,
                                        const at::Tensor& rstd) {
   check(gradient, input, mean, rstd);
+  if (!gradient.is_cpu()) return on_device::layer_norm_weight_gradients(gradient, input, mean, rstd);
   return gradient.scalar_type() == at::kFloat ? layer_norm<float>(gradient, input, mean, rstd)
                                               : layer_norm<double>(gradient, input, mean, rstd);
 }
@@ -105,6 +107,7 @@ at::Tensor layer_norm_weight_gradients(const at::Tensor& gradient, const at::Ten
 at::Tensor group_norm_weight_gradients(const at::Tensor& gradient, const at::Tensor& input, const at::Tensor& mean,
                                        const at::Tensor& rstd) {
   check(gradient, input, mean, rstd);
+  if (!gradient.is_cpu()) return on_device::group_norm_weight_gradients(gradient, input, mean, rstd);
   return gradient.scalar_type() == at::kFloat ? group_norm<float>(gradient, input, mean, rstd)
                                               : group_norm<double>(gradient, input, mean, rstd);
 }

@@ -2,6 +2,7 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <ripieno/framework/clipping/per_example_device.hpp>
 #include <ripieno/framework/clipping/per_example_products.hpp>
 #include <ripieno/framework/clipping/per_example_rows.hpp>
 #include <ripieno/framework/clipping/per_example_simd.hpp>
@@ -92,6 +93,7 @@ OuterProductSums make(const at::Tensor& u, const at::Tensor& v) {
 
 OuterProductSums sums_of_outer_products(const at::Tensor& u, const at::Tensor& v) {
   TORCH_CHECK(u.scalar_type() == v.scalar_type(), "factors of one dtype expected");
+  if (!u.is_cpu()) return on_device::sums_of_outer_products(u, v);
   const at::Tensor left = u.contiguous(), right = v.contiguous();
   return left.scalar_type() == at::kFloat ? make<float>(left, right) : make<double>(left, right);
 }

@@ -5,6 +5,7 @@
 #include <cfloat>
 #include <cmath>
 #include <limits>
+#include <ripieno/framework/clipping/per_example_device.hpp>
 #include <ripieno/framework/clipping/per_example_rows.hpp>
 #include <ripieno/framework/clipping/per_example_simd.hpp>
 #include <type_traits>
@@ -150,6 +151,7 @@ double raise_to_bound(double sum, std::int64_t terms, bool is_double) {
 }
 
 at::Tensor squared_norm_bounds(const at::Tensor& rows) {
+  if (!rows.is_cpu()) return on_device::squared_norm_bounds(rows);
   const at::Tensor source = rows.contiguous();
   const at::Tensor bounds = at::empty({source.size(0)}, source.options().dtype(at::kDouble));
   const std::int64_t width = width_of(source);
@@ -165,14 +167,17 @@ at::Tensor squared_norm_bounds(const at::Tensor& rows) {
 }
 
 at::Tensor scaled_rows(const at::Tensor& rows, const at::Tensor& weights) {
+  if (!rows.is_cpu()) return on_device::scaled_rows(rows, weights);
   return scaled_or_kept(rows, weights, /*scale=*/true);
 }
 
 at::Tensor kept_rows(const at::Tensor& rows, const at::Tensor& weights) {
+  if (!rows.is_cpu()) return on_device::kept_rows(rows, weights);
   return scaled_or_kept(rows, weights, /*scale=*/false);
 }
 
 at::Tensor weighted_row_sum(const at::Tensor& rows, const at::Tensor& weights) {
+  if (!rows.is_cpu()) return on_device::weighted_row_sum(rows, weights);
   const at::Tensor source = rows.contiguous();
   const at::Tensor factors = weights.to(rows.scalar_type()).contiguous();
   const std::int64_t n = source.size(0), width = source.size(1);

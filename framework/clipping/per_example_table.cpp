@@ -2,6 +2,7 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <ripieno/framework/clipping/per_example_device.hpp>
 #include <ripieno/framework/clipping/per_example_rows.hpp>
 #include <ripieno/framework/clipping/per_example_table.hpp>
 #include <vector>
@@ -64,6 +65,12 @@ TableRowsGradient::TableRowsGradient(const at::Tensor& ids, const at::Tensor& va
 }
 
 void TableRowsGradient::add_rows_of_equal_id(const at::Tensor& ids, const at::Tensor& values) {
+  if (!values.is_cpu()) {
+    const on_device::RowsById sums = on_device::sums_of_equal_id(ids, values);
+    ids_ = sums.ids;
+    values_ = sums.values;
+    return;
+  }
   const auto [ascending, order] = ids.contiguous().sort(/*stable=*/true, /*dim=*/1, /*descending=*/false);
   const at::Tensor sorted = ascending.contiguous(), places = order.contiguous(), source = values.contiguous();
   ids_ = at::full(sorted.sizes(), k_no_id, sorted.options());
@@ -100,6 +107,7 @@ void TableRowsGradient::add_to(const at::Tensor& rows) const {
 
 at::Tensor TableRowsGradient::weighted_sum(const at::Tensor& weights) const {
   const at::Tensor scaled = scaled_rows(values_, weights);
+  if (!scaled.is_cpu()) return on_device::table_of({ids_, scaled}, shape_[0]);
   const at::Tensor table = at::zeros(shape_, values_.options());
   const std::int64_t count = ids_.numel(), width = values_.size(2);
   dispatch(scaled.scalar_type(), [&]<class Scalar>() {
