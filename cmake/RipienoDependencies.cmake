@@ -1,6 +1,9 @@
 # What io and framework need beyond accounting.
 
 include(RipienoFind)
+if(RIPIENO_CUDA)
+  include(RipienoCuda)
+endif()
 find_package(Eigen3 REQUIRED NO_MODULE)  # headers of its FFT; none is installed
 
 add_library(ripieno_mpi INTERFACE)

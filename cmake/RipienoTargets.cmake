@@ -31,7 +31,8 @@ target_include_directories(ripieno_settings INTERFACE
   $<BUILD_INTERFACE:${RIPIENO_INCLUDE_DIR}> $<INSTALL_INTERFACE:include>)
 target_compile_features(ripieno_settings INTERFACE cxx_std_20)
 target_compile_options(ripieno_settings INTERFACE
-  $<BUILD_INTERFACE:-Wall;-Wextra;-Wpedantic;-Wconversion;-Wno-psabi;$<$<BOOL:${RIPIENO_WERROR}>:-Werror>>)
+  $<BUILD_INTERFACE:$<$<COMPILE_LANGUAGE:C,CXX>:-Wall;-Wextra;-Wpedantic;-Wconversion;-Wno-psabi;$<$<BOOL:${RIPIENO_WERROR}>:-Werror>>>
+  $<BUILD_INTERFACE:$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra;$<$<BOOL:${RIPIENO_WERROR}>:--Werror=all-warnings>>>)
 
 # ripieno_add_library(NAME [TORCH] SOURCES a.cpp … [LINK …] [LINK_PRIVATE …]): a static library ripieno_NAME.
 # TORCH adds OpenMP (at::parallel_for is silently serial without it) and the shared precompiled header.
@@ -48,7 +49,7 @@ endfunction()
 # -fPIC because executables would get -fPIE, for which the precompiled header is not made.
 function(ripieno_use_torch target)
   target_link_libraries(${target} PUBLIC TorchWheel::cpu)
-  target_compile_options(${target} PRIVATE -fPIC -fopenmp -fpch-preprocess)
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fPIC;-fopenmp;-fpch-preprocess>)
   target_link_options(${target} PUBLIC -fopenmp)
   target_precompile_headers(${target} REUSE_FROM ripieno_torch_pch)
 endfunction()

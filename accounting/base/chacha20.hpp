@@ -7,6 +7,16 @@
 #else
 #define RIPIENO_HOST_DEVICE inline __attribute__((always_inline))
 #endif
+#if defined(__CUDA_ARCH__)
+#define RIPIENO_UNROLL _Pragma("unroll")
+#define RIPIENO_NO_UNROLL _Pragma("unroll 1")
+#elif defined(__CUDACC__)  // its host pass knows neither
+#define RIPIENO_UNROLL
+#define RIPIENO_NO_UNROLL
+#else
+#define RIPIENO_UNROLL _Pragma("GCC unroll 16")
+#define RIPIENO_NO_UNROLL _Pragma("GCC unroll 1")
+#endif
 
 namespace ripieno::chacha {
 
@@ -40,15 +50,15 @@ RIPIENO_HOST_DEVICE void block(const std::uint32_t (&key)[8], typename Lane::Wor
                                typename Lane::Word counter_high, std::uint32_t nonce_low, std::uint32_t nonce_high,
                                typename Lane::Word (&x)[16], Work between_rounds) {
   const std::uint32_t sigma[4] = {0x61707865u, 0x3320646eu, 0x79622d32u, 0x6b206574u};
-#pragma GCC unroll 8
+  RIPIENO_UNROLL
   for (int i = 0; i < 4; ++i) x[i] = Lane::splat(sigma[i]);
-#pragma GCC unroll 8
+  RIPIENO_UNROLL
   for (int i = 0; i < 8; ++i) x[4 + i] = Lane::splat(key[i]);
   x[12] = counter_low;
   x[13] = counter_high;
   x[14] = Lane::splat(nonce_low);
   x[15] = Lane::splat(nonce_high);
-#pragma GCC unroll 1
+  RIPIENO_NO_UNROLL
   for (int i = 0; i < 10; ++i) {
     between_rounds(i);
     quarter_round<Lane, 0, 4, 8, 12>(x);
@@ -60,9 +70,9 @@ RIPIENO_HOST_DEVICE void block(const std::uint32_t (&key)[8], typename Lane::Wor
     quarter_round<Lane, 2, 7, 8, 13>(x);
     quarter_round<Lane, 3, 4, 9, 14>(x);
   }
-#pragma GCC unroll 8
+  RIPIENO_UNROLL
   for (int i = 0; i < 4; ++i) x[i] += Lane::splat(sigma[i]);
-#pragma GCC unroll 8
+  RIPIENO_UNROLL
   for (int i = 0; i < 8; ++i) x[4 + i] += Lane::splat(key[i]);
   x[12] += counter_low;
   x[13] += counter_high;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -34,6 +35,11 @@ struct Kernels {
 
 /// The word of 64 bits whose low 48 decide a tied coin.
 std::uint64_t tied_coin(const std::uint32_t* key, std::uint64_t step, std::uint64_t id);
+
+constexpr double k_largest_float_stddev = 0x1p120, k_largest_double_stddev = 0x1p1000, k_largest_int32_stddev = 0x1p27;
+
+/// UsageError unless `position + size` is at most 2^63 and 0 <= stddev <= largest_stddev.
+void check_slice(std::size_t size, std::uint64_t position, double stddev, double largest_stddev);
 
 /// What this processor can run, fastest first. The last one runs anywhere.
 std::span<const Kernels* const> supported_kernels();

@@ -36,17 +36,6 @@ class DefaultFloatingPoint {
   std::fenv_t saved_;
 };
 
-void check(std::size_t size, std::uint64_t position, double stddev, double largest_stddev, int threads) {
-  if (!(stddev >= 0 && stddev <= largest_stddev)) {
-    throw UsageError("no noise of standard deviation " + format_double(stddev),
-                     "it must be from 0 to " + format_double(largest_stddev), "scale the values it is added to");
-  }
-  if (position > k_end_of_stream || size > k_end_of_stream - position) {
-    throw UsageError("noise positions beyond 2^63", "a stream has no more", "fold something into the key");
-  }
-  if (threads < 1) throw UsageError("noise on " + std::to_string(threads) + " threads", {}, "give at least 1");
-}
-
 /// Calls `fill(slice, stddev, out)` on `threads` contiguous parts of the slice, cut between tiles.
 template <class T>
 void fill_in_parallel(void (*fill)(const Slice&, double, T*), const Slice& whole, double stddev, T* out, int threads) {
@@ -72,35 +61,47 @@ void fill_in_parallel(void (*fill)(const Slice&, double, T*), const Slice& whole
 template <class T>
 void make(void (*fill)(const Slice&, double, T*), std::span<T> out, const Key& key, std::uint64_t step,
           std::uint64_t position, double stddev, double largest_stddev, int threads) {
-  check(out.size(), position, stddev, largest_stddev, threads);
+  random_detail::check_slice(out.size(), position, stddev, largest_stddev);
+  if (threads < 1) throw UsageError("noise on " + std::to_string(threads) + " threads", {}, "give at least 1");
   if (out.empty()) return;
   fill_in_parallel(fill, {.key = key.words.data(), .step = step, .first = position, .last = position + out.size()},
                    stddev, out.data(), threads);
 }
 
-constexpr double k_largest_float_stddev = 0x1p120, k_largest_double_stddev = 0x1p1000, k_largest_int32_stddev = 0x1p27;
-
 }  // namespace
+
+void random_detail::check_slice(std::size_t size, std::uint64_t position, double stddev, double largest_stddev) {
+  if (!(stddev >= 0 && stddev <= largest_stddev)) {
+    throw UsageError("no noise of standard deviation " + format_double(stddev),
+                     "it must be from 0 to " + format_double(largest_stddev), "scale the values it is added to");
+  }
+  if (position > k_end_of_stream || size > k_end_of_stream - position) {
+    throw UsageError("noise positions beyond 2^63", "a stream has no more", "fold something into the key");
+  }
+}
 
 void fill_normal(std::span<float> out, const Key& key, std::uint64_t step, std::uint64_t position, double stddev,
                  int threads) {
-  make(random_detail::fastest_kernels().fill_float, out, key, step, position, stddev, k_largest_float_stddev, threads);
+  make(random_detail::fastest_kernels().fill_float, out, key, step, position, stddev,
+       random_detail::k_largest_float_stddev, threads);
 }
 
 void fill_normal(std::span<double> out, const Key& key, std::uint64_t step, std::uint64_t position, double stddev,
                  int threads) {
-  make(random_detail::fastest_kernels().fill_double, out, key, step, position, stddev, k_largest_double_stddev,
-       threads);
+  make(random_detail::fastest_kernels().fill_double, out, key, step, position, stddev,
+       random_detail::k_largest_double_stddev, threads);
 }
 
 void fill_normal(std::span<std::int32_t> out, const Key& key, std::uint64_t step, std::uint64_t position, double stddev,
                  int threads) {
-  make(random_detail::fastest_kernels().fill_int32, out, key, step, position, stddev, k_largest_int32_stddev, threads);
+  make(random_detail::fastest_kernels().fill_int32, out, key, step, position, stddev,
+       random_detail::k_largest_int32_stddev, threads);
 }
 
 void add_normal(std::span<float> inout, const Key& key, std::uint64_t step, std::uint64_t position, double stddev,
                 int threads) {
-  make(random_detail::fastest_kernels().add_float, inout, key, step, position, stddev, k_largest_float_stddev, threads);
+  make(random_detail::fastest_kernels().add_float, inout, key, step, position, stddev,
+       random_detail::k_largest_float_stddev, threads);
 }
 
 }  // namespace ripieno

@@ -22,12 +22,6 @@
 #define RIPIENO_RANDOM_ISA generic
 #endif
 
-#if defined(__CUDACC__)
-#define RIPIENO_UNROLL _Pragma("unroll")
-#else
-#define RIPIENO_UNROLL _Pragma("GCC unroll 16")
-#endif
-
 namespace ripieno::random_detail {
 inline namespace RIPIENO_RANDOM_ISA {
 

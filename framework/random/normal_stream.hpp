@@ -67,6 +67,7 @@ struct ScalarOutput : ScalarLanes {
     *to = static_cast<std::int32_t>(subtract(subtract(x, -0x1.8p52), 0x1.8p52));
   }
   static RIPIENO_HOST_DEVICE void add(float* to, Real x) { *to += static_cast<float>(x); }
+  static RIPIENO_HOST_DEVICE void add(double* to, Real x) { *to = subtract(*to, -x); }
 };
 
 /// The radius word of pair `pair` of block `block` as a double, with more bits from the refinement blocks if it is
