@@ -7,6 +7,7 @@
 #include <ripieno/accounting/base/error.hpp>
 #include <ripieno/accounting/base/text.hpp>
 #include <ripieno/accounting/base/types.hpp>
+#include <ripieno/framework/noise/noise_checks.hpp>
 #include <ripieno/framework/random/normal.hpp>
 #include <span>
 #include <string>
@@ -15,13 +16,9 @@
 namespace ripieno {
 namespace {
 
-// Standard deviations that noise of a dtype can have: the largest deviate, 13.4 of them, stays finite, and noise that
-// matters stays clear of the subnormal numbers, which a processor may be set to flush to zero.
-struct Range {
-  double least, greatest;
-};
-constexpr Range k_float_range = {.least = 1e-30, .greatest = 1e36};
-constexpr Range k_double_range = {.least = 1e-290, .greatest = 1e300};
+using noise_detail::check_flat;
+using noise_detail::check_lattice;
+using noise_detail::check_leaf;
 
 // Deviates made at once, to be added while they are in the cache.
 constexpr std::size_t k_block = 65536;
@@ -47,24 +44,6 @@ void check_options(const GaussianNoiseOptions& options) {
   }
 }
 
-void check_leaf(const at::Tensor& leaf, const std::string& path, double stddev) {
-  const std::string name = path.empty() ? "the tensor" : "leaf '" + path + "'";
-  if (leaf.scalar_type() != at::kFloat && leaf.scalar_type() != at::kDouble) {
-    throw UsageError(name + " of dtype " + std::string(at::toString(leaf.scalar_type())) + " cannot be noised",
-                     "rounding to that type would change the released sum after it was bounded",
-                     "sum gradients in float32 or float64");
-  }
-  if (!leaf.device().is_cpu()) {
-    throw UsageError(name + " is on device " + leaf.device().str(), "noise is made on the CPU", "move it there first");
-  }
-  const Range& range = leaf.scalar_type() == at::kFloat ? k_float_range : k_double_range;
-  if (stddev != 0 && (stddev < range.least || stddev > range.greatest)) {
-    throw UsageError("noise of standard deviation " + format_double(stddev) + " cannot be held in " +
-                         std::string(at::toString(leaf.scalar_type())),
-                     {}, "choose a clipping norm nearer to 1");
-  }
-}
-
 /// Where noise comes from: a stream of deviates and the threads that make them.
 struct Source {
   const Key& key;
@@ -81,11 +60,6 @@ void add_in_blocks(std::span<T> inout, const Source& source, std::uint64_t posit
     fill_normal(std::span(noise).first(size), source.key, source.step, position + begin, stddev, source.threads);
     for (std::size_t i = 0; i < size; ++i) inout[begin + i] += noise[i];
   }
-}
-
-void check_flat(const at::Tensor& flat) {
-  if (flat.dim() == 1 && flat.is_contiguous()) return;
-  throw UsageError("noise in place takes a contiguous tensor of one dimension", {}, "flatten the tree first");
 }
 
 // leaf: contiguous; element 0 takes the deviate at `position`.
@@ -207,10 +181,7 @@ double GaussianNoise::apply_(const at::Tensor& flat, double max_norm, std::int64
 
 double GaussianNoise::apply_on_lattice_(const at::Tensor& units, double lattice_step, double max_norm,
                                         std::int64_t step, std::int64_t position) const {
-  check_flat(units);
-  if (units.scalar_type() != at::kLong || !units.device().is_cpu()) {
-    throw UsageError("noise on a lattice takes int64 on the CPU, not " + units.toString());
-  }
+  check_lattice(units);
   const double deviation = stddev(max_norm);
   authorise(step);
   if (deviation > 0) {

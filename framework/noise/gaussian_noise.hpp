@@ -97,6 +97,7 @@ class GaussianNoise {
   [[nodiscard]] std::uint64_t key_fingerprint() const { return fingerprint(*options_.key); }
 
  private:
+  friend class MFGaussianNoise;
   void check_extent(Extent extent) const;
   void authorise(std::int64_t step) const;
   [[nodiscard]] GaussianNoiseState next_state(const GaussianNoiseState& state) const;
