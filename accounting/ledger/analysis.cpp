@@ -1,8 +1,10 @@
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <ripieno/accounting/base/error.hpp>
 #include <ripieno/accounting/base/text.hpp>
 #include <ripieno/accounting/ledger/analysis.hpp>
+#include <ripieno/accounting/ledger/assumptions.hpp>
 
 namespace ripieno::ledger {
 namespace {
@@ -64,19 +66,6 @@ std::string count(std::int64_t n, const std::string& noun) {
   return std::to_string(n) + " " + noun + (n == 1 ? "" : "s");
 }
 
-/// All steps at once: adding them to the schedule one segment at a time would sort it anew for each.
-Schedule schedule_of(const std::vector<Ledger>& ledgers) {
-  std::vector<accounting::SubsampledGaussian> mechanisms;
-  double tail = 0;
-  for (const Ledger& ledger : ledgers) {
-    for (const Segment& segment : ledger.segments) {
-      mechanisms.push_back(mechanism_of(segment.header.plan, segment.charged()));
-      tail += segment.header.plan.rounding_tail(segment.charged());
-    }
-  }
-  return {.releases = accounting::Process(mechanisms), .tail = tail};
-}
-
 void add_segment(const Ledger& ledger, const Segment& segment, Analysis& analysis) {
   const PrivacyPlan& plan = segment.header.plan;
   const std::int64_t charged = segment.charged();
@@ -105,15 +94,58 @@ void check_ceiling(const Ledger& ledger, Analysis& analysis) {
   }
 }
 
+/// Those of all samplers and mechanisms that ran, each once.
+std::vector<std::string> assumptions_of(const std::vector<Ledger>& ledgers) {
+  std::vector<std::string> all;
+  for (const Ledger& ledger : ledgers) {
+    for (const Segment& segment : ledger.segments) {
+      const PrivacyPlan& plan = segment.header.plan;
+      for (const std::string& sentence :
+           assumptions_for(plan.pairing().sampling, plan.options().strategy.has_value())) {
+        if (std::ranges::find(all, sentence) == all.end()) all.push_back(sentence);
+      }
+    }
+  }
+  return all.empty() ? standing_assumptions() : all;
+}
+
+/// Neighbours must be the same for all releases that compose.
+std::string common_adjacency(const std::vector<Ledger>& ledgers) {
+  std::string adjacency;
+  for (const Ledger& ledger : ledgers) {
+    for (const Segment& segment : ledger.segments) {
+      const std::string& other = segment.header.plan.adjacency();
+      if (adjacency.empty()) adjacency = other;
+      if (adjacency == other) continue;
+      throw PrivacyError("the ledgers hold runs under adjacency " + adjacency + " and " + other,
+                         "their losses do not compose", "analyse them apart");
+    }
+  }
+  return adjacency.empty() ? "add-remove" : adjacency;
+}
+
 }  // namespace
+
+Schedule schedule_of_first(std::span<const Ledger> ledgers, std::int64_t most_steps) {
+  std::vector<Stretch> stretches;
+  for (const Ledger& ledger : ledgers) {
+    for (const Segment& segment : ledger.segments) {
+      const SegmentHeader& header = segment.header;
+      const std::int64_t taken = std::min(most_steps, segment.charged());
+      stretches.push_back({&header.plan, header.first_step, taken, header.pattern});
+      most_steps -= taken;
+    }
+  }
+  return schedule_of(stretches);
+}
 
 Analysis analyse(std::vector<Ledger> ledgers) {
   if (ledgers.empty()) throw UsageError("no ledger to analyse");
   check_same_data(ledgers);
   Analysis analysis;
-  analysis.adjacency = "add-remove";
-  analysis.schedule = schedule_of(ledgers);
-  analysis.assumptions = standing_assumptions();
+  analysis.adjacency = common_adjacency(ledgers);
+  analysis.schedule = schedule_of_first(ledgers, std::numeric_limits<std::int64_t>::max());
+  analysis.assumptions = assumptions_of(ledgers);
   check_keys(ledgers, analysis.warnings);
   for (const Ledger& ledger : ledgers) {
     analysis.warnings.insert(analysis.warnings.end(), ledger.warnings.begin(), ledger.warnings.end());
@@ -136,21 +168,7 @@ std::vector<EpsilonAtDelta> epsilons(const Analysis& analysis, std::span<const d
 }
 
 std::vector<std::string> standing_assumptions() {
-  return {
-      "Neighbouring data sets differ by one example, added or removed. A person who contributed several examples is "
-      "protected less. The number of examples, the sample rate and the expected batch size are public.",
-      "Each step drew every example independently with the sample rate, and each example belongs to one rank.",
-      "The noise is an ideal real-valued Gaussian on a floating-point sum. Rounding of the sum is covered (rho); the "
-      "finite precision of the noise itself is not analysed.",
-      "The bits of an example's gradient do not depend on the other examples in its microbatch.",
-      "The run secret, from the operating system's entropy, stayed secret: whoever has it can recompute noise and "
-      "draws.",
-      "The schedule was fixed beforehand or by public means, not chosen by looking at what earlier steps released.",
-      "Only what these ledgers record is counted. Tuning runs and other uses of the data have ledgers of their own.",
-      "The file is complete. Its chain of hashes shows changed and missing lines but not an end that was cut off: "
-      "compare "
-      "the head with the one in result.json or in the model.",
-  };
+  return assumptions_for(SamplingSchedule({}, 1, 1, 1), /*correlated=*/false);
 }
 
 }  // namespace ripieno::ledger

@@ -21,8 +21,12 @@ struct Analysis {
 };
 
 /// Composes every record of the ledgers. PrivacyError, with advice, when no figure would be right: ledgers over
-/// different data, or one step drawn twice from the same keys (in two segments, or because a ledger is given twice).
+/// different data or with different adjacency, or one step drawn twice from the same keys (in two segments, or because
+/// a ledger is given twice).
 [[nodiscard]] Analysis analyse(std::vector<Ledger> ledgers);
+
+/// The first `most_steps` charged records of the ledgers, in their order.
+[[nodiscard]] Schedule schedule_of_first(std::span<const Ledger> ledgers, std::int64_t most_steps);
 
 struct EpsilonAtDelta {
   double delta = 0;
@@ -33,7 +37,7 @@ struct EpsilonAtDelta {
 /// Epsilon of the analysis at each delta.
 [[nodiscard]] std::vector<EpsilonAtDelta> epsilons(const Analysis& analysis, std::span<const double> deltas);
 
-/// What every figure of a Poisson-sampled Gaussian run takes for granted.
+/// What every figure of a run with Poisson sampling and independent noise takes for granted.
 [[nodiscard]] std::vector<std::string> standing_assumptions();
 
 }  // namespace ripieno::ledger

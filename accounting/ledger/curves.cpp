@@ -9,22 +9,6 @@ namespace {
 /// `fraction` of a range whose beginning matters most.
 double spread(double fraction) { return std::pow(fraction, 1.5); }
 
-/// What the first `steps` steps released.
-Schedule schedule_of_first(const Analysis& analysis, std::int64_t steps) {
-  std::vector<accounting::SubsampledGaussian> mechanisms;
-  double tail = 0;
-  for (const Ledger& ledger : analysis.ledgers) {
-    for (const Segment& segment : ledger.segments) {
-      const std::int64_t taken = std::min(steps, segment.charged());
-      if (taken == 0) continue;
-      mechanisms.push_back(mechanism_of(segment.header.plan, taken));
-      tail += segment.header.plan.rounding_tail(taken);
-      steps -= taken;
-    }
-  }
-  return {.releases = accounting::Process(mechanisms), .tail = tail};
-}
-
 std::set<std::int64_t> step_counts(const Analysis& analysis, int points) {
   std::set<std::int64_t> counts = {0, std::min<std::int64_t>(1, analysis.steps), analysis.steps};
   for (int i = 1; i < points; ++i) {
@@ -75,7 +59,7 @@ std::vector<AttackBound> attack_bounds(std::span<const ProfilePoint> profile) {
 std::vector<SpentAfter> epsilon_by_steps(const Analysis& analysis, double delta, int points) {
   std::vector<SpentAfter> spent;
   for (const std::int64_t steps : step_counts(analysis, points)) {
-    const Schedule schedule = schedule_of_first(analysis, steps);
+    const Schedule schedule = schedule_of_first(analysis.ledgers, steps);
     spent.push_back({.steps = steps,
                      .epsilon = epsilon_of_schedule(schedule, delta).upper,
                      .epsilon_rdp = rdp_epsilon_of_schedule(schedule, delta)});

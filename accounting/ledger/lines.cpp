@@ -121,6 +121,7 @@ std::string segment_text(const SegmentHeader& segment) {
   json["first_step"] = segment.first_step;
   json["torn_bytes"] = segment.torn_bytes;
   json["nonce_hash"] = segment.nonce_hash;
+  if (!segment.pattern.empty()) json["pattern"] = segment.pattern;
   json["plan_hash"] = segment.plan.hash();
   json["plan"] = segment.plan.to_json();
   json["build"] = segment.build;
@@ -129,15 +130,21 @@ std::string segment_text(const SegmentHeader& segment) {
 
 SegmentHeader read_segment(std::string_view text, const std::string& where) {
   const Json json = parse_object(text, where);
-  refuse_unknown_keys(json, {"segment", "first_step", "torn_bytes", "nonce_hash", "plan_hash", "plan", "build"}, where);
+  refuse_unknown_keys(
+      json, {"segment", "first_step", "torn_bytes", "nonce_hash", "pattern", "plan_hash", "plan", "build"}, where);
   SegmentHeader segment{.index = json_value<std::int64_t>(json, "segment", where),
                         .plan = PrivacyPlan::from_json(json_value<Json>(json, "plan", where), where + ": plan"),
                         .nonce_hash = json_value<std::string>(json, "nonce_hash", where),
                         .first_step = json_value<std::int64_t>(json, "first_step", where),
+                        .pattern = json.contains("pattern") ? json_value<std::string>(json, "pattern", where) : "",
                         .torn_bytes = json_value<std::int64_t>(json, "torn_bytes", where),
                         .build = json_value<Json>(json, "build", where)};
   if (json_value<std::string>(json, "plan_hash", where) != segment.plan.hash()) {
     throw DataError(where + ": the plan is not the one that its hash names");
+  }
+  if (segment.plan.has_pattern() == segment.pattern.empty()) {
+    throw DataError(where + ": the segment " + (segment.pattern.empty() ? "lacks" : "has") + " a participation pattern",
+                    "its plan says otherwise");
   }
   if (segment.first_step < 0) throw DataError(where + ": first_step is negative");
   return segment;

@@ -41,6 +41,8 @@ struct SegmentHeader {
   PrivacyPlan plan;
   std::string nonce_hash;       ///< 32 hexadecimal digits that identify the run's keys
   std::int64_t first_step = 0;  ///< steps of the segment are consecutive from here
+  /// Where the plan has a participation pattern: 32 hexadecimal digits, the same in all segments that go on with it.
+  std::string pattern{};
   std::int64_t torn_bytes = 0;  ///< length of the torn record that this line follows on; charged as a step
   Json build;                   ///< version, build type and compiler of the writer
 };

@@ -9,6 +9,7 @@
 #include <ripieno/accounting/engine/mechanisms.hpp>
 #include <ripieno/accounting/ledger/plan.hpp>
 #include <ripieno/accounting/ledger/schedule.hpp>
+#include <ripieno/accounting/mechanisms/strategy_json.hpp>
 #include <string_view>
 
 namespace ripieno {
@@ -16,8 +17,8 @@ namespace {
 
 constexpr std::int64_t k_largest_exact_integer = std::int64_t{1} << 53;
 constexpr std::int64_t k_largest_microbatch = std::int64_t{1} << 20;
-constexpr const char* k_mechanism = "gaussian";
-constexpr const char* k_sampler = "poisson";
+constexpr const char* k_independent_noise = "gaussian";
+constexpr const char* k_correlated_prefix = "mf:";
 constexpr const char* k_privacy_unit = "example";
 
 void check_count(const char* name, std::int64_t value, std::int64_t least, std::int64_t most) {
@@ -31,6 +32,50 @@ double multiplier_of_gradients(const PlanOptions& options) {
   const double count_noise = options.adaptive.count_noise_stddev(options.expected_batch);
   constexpr double k_rounded_up = 1 + 0x1p-50;
   return accounting::gradient_noise_multiplier(options.noise_multiplier, {.noise_stddev = count_noise}) * k_rounded_up;
+}
+
+Pairing pairing_of(const PlanOptions& options) {
+  return {.sampling = {options.sampler, options.num_examples, options.expected_batch, options.steps},
+          .noise_multiplier = options.noise_multiplier,
+          .strategy = options.strategy};
+}
+
+std::string mechanism_name(const PlanOptions& options) {
+  return options.strategy ? k_correlated_prefix + accounting::strategy_name(*options.strategy) : k_independent_noise;
+}
+
+void check_adaptive(const PlanOptions& options) {
+  if (options.clipping != ClippingKind::adaptive) return;
+  options.adaptive.check(options.clipping_norm);
+  (void)multiplier_of_gradients(options);  // refuses a count that costs more than the step may
+  if (options.reduction == Reduction::reproducible) {
+    throw UsageError("reproducible sums cannot follow adaptive clipping",
+                     "their lattice is made for one clipping norm, and this one changes every step",
+                     "use another clipping or the reduction 'fast'");
+  }
+  if (options.strategy) {
+    throw UsageError("correlated noise cannot follow adaptive clipping",
+                     "rows take back noise of earlier ones, which was made for another norm", "use another clipping");
+  }
+  if (options.sampler.kind != SamplerKind::poisson) {
+    throw UsageError("adaptive clipping cannot be used with the sampler " + sampler_name(options.sampler.kind),
+                     "the noisy count is accounted for under Poisson sampling only", "use another clipping");
+  }
+}
+
+void check_sampling(const PlanOptions& options) {
+  const Pairing pairing = pairing_of(options);
+  if (options.adjacency != pairing.sampling.adjacency()) {
+    throw UsageError(
+        "adjacency '" + options.adjacency + "' is not available for the sampler " + sampler_name(options.sampler.kind),
+        "available: " + std::string(pairing.sampling.adjacency()));
+  }
+  if (pairing.has_pattern() && options.reserve_steps > 0) {
+    throw UsageError(
+        "steps in reserve for " + mechanism_name(options) + " with the sampler " + sampler_name(options.sampler.kind),
+        "what a lost step costs depends on which one it is", "leave them out; lost steps are counted");
+  }
+  check_pairing(pairing);
 }
 
 void check_options(const PlanOptions& options) {
@@ -52,18 +97,8 @@ void check_options(const PlanOptions& options) {
     throw UsageError("delta is 0", "no Gaussian noise gives pure differential privacy", "use 1e-5 or less");
   }
   if (options.dataset_id.empty()) throw UsageError("the plan names no dataset");
-  if (options.clipping == ClippingKind::adaptive) {
-    options.adaptive.check(options.clipping_norm);
-    (void)multiplier_of_gradients(options);  // refuses a count that costs more than the step may
-    if (options.reduction == Reduction::reproducible) {
-      throw UsageError("reproducible sums cannot follow adaptive clipping",
-                       "their lattice is made for one clipping norm, and this one changes every step",
-                       "use another clipping or the reduction 'fast'");
-    }
-  }
-  if (options.adjacency != "add-remove") {
-    throw UsageError("adjacency '" + options.adjacency + "' is not available", "available: add-remove");
-  }
+  check_adaptive(options);
+  check_sampling(options);
 }
 
 /// The smallest clipping norm of any step: where underflow weighs most.
@@ -72,8 +107,10 @@ double least_norm(const PlanOptions& options) {
 }
 
 RoundingProblem rounding_problem(const PlanOptions& options) {
+  const SamplingSchedule sampling = pairing_of(options).sampling;
   return {.num_examples = options.num_examples,
-          .sample_rate = options.expected_batch / static_cast<double>(options.num_examples),
+          .sample_rate = sampling.largest_share(),
+          .uneven_ids = sampling.uneven_ids(),
           .steps = options.steps + options.reserve_steps,
           .clipping_norm = least_norm(options),
           .max_microbatch = options.max_microbatch,
@@ -85,10 +122,8 @@ RoundingProblem rounding_problem(const PlanOptions& options) {
 
 /// A share of delta that is not felt, whatever the epsilon that it is multiplied with.
 double tail_target(const PlanOptions& options) {
-  const RoundingProblem problem = rounding_problem(options);
-  Schedule schedule;
-  add_steps(schedule, options.noise_multiplier, problem.sample_rate, problem.steps);
-  const double epsilon = epsilon_of_schedule(schedule, options.delta).upper;
+  const accounting::Process all = released(pairing_of(options), options.steps + options.reserve_steps);
+  const double epsilon = all.epsilon_at(options.delta).upper;
   double target = 1e-15;
   if (!std::isfinite(epsilon)) return target;
   // Powers of a thousand, so that an ulp in epsilon does not change the layout.
@@ -114,10 +149,11 @@ void refuse_unknown_keys(const Json& json, std::span<const std::string_view> kno
   }
 }
 
-constexpr std::array<std::string_view, 21> k_plan_keys = {
-    "mechanism",   "sampler",  "adjacency",     "privacy_unit",     "dataset_id",     "num_examples", "expected_batch",
-    "sample_rate", "steps",    "reserve_steps", "noise_multiplier", "clipping_norm",  "delta",        "noise_stddev",
-    "secure_seed", "rounding", "world_size",    "reduction",        "num_parameters", "clipping",     "adaptive"};
+constexpr std::array<std::string_view, 23> k_plan_keys = {
+    "strategy",         "sampling",      "mechanism",      "sampler",      "adjacency",   "privacy_unit",
+    "dataset_id",       "num_examples",  "expected_batch", "sample_rate",  "steps",       "reserve_steps",
+    "noise_multiplier", "clipping_norm", "delta",          "noise_stddev", "secure_seed", "rounding",
+    "world_size",       "reduction",     "num_parameters", "clipping",     "adaptive"};
 constexpr std::array<std::string_view, 8> k_rounding_keys = {
     "max_microbatch", "microbatch", "block_size", "max_draw", "wide_wire", "rho", "tail", "lattice_step"};
 constexpr const char* k_reproducible = "reproducible";
@@ -145,6 +181,8 @@ void PrivacyPlan::seal() { hash_ = to_hex(sha256(to_json().dump())); }
 double PrivacyPlan::sample_rate() const noexcept {
   return options_.expected_batch / static_cast<double>(options_.num_examples);
 }
+
+Pairing PrivacyPlan::pairing() const { return pairing_of(options_); }
 
 std::optional<AdaptivePlan> PrivacyPlan::adaptive() const {
   if (options_.clipping != ClippingKind::adaptive) return std::nullopt;
@@ -186,8 +224,10 @@ std::vector<std::int64_t> PrivacyPlan::microbatch_cuts(std::span<const std::int6
 
 Json PrivacyPlan::to_json() const {
   Json json;
-  json["mechanism"] = k_mechanism;
-  json["sampler"] = k_sampler;
+  json["mechanism"] = mechanism_name(options_);
+  if (options_.strategy) json["strategy"] = accounting::strategy_to_json(*options_.strategy);
+  json["sampler"] = sampler_name(options_.sampler.kind);
+  if (const Json sampling = sampling_to_json(options_.sampler); !sampling.empty()) json["sampling"] = sampling;
   json["adjacency"] = options_.adjacency;
   json["privacy_unit"] = k_privacy_unit;
   json["dataset_id"] = options_.dataset_id;
@@ -223,8 +263,6 @@ PrivacyPlan PrivacyPlan::from_json(const Json& json, const std::string& where) {
   const auto rounding = json_value<Json>(json, "rounding", where);
   refuse_unknown_keys(json, k_plan_keys, where);
   refuse_unknown_keys(rounding, k_rounding_keys, where);
-  refuse_other<std::string>(json, "mechanism", k_mechanism, where);
-  refuse_other<std::string>(json, "sampler", k_sampler, where);
   refuse_other<std::string>(json, "privacy_unit", k_privacy_unit, where);
   PlanOptions options{.num_examples = json_value<std::int64_t>(json, "num_examples", where),
                       .dataset_id = json_value<std::string>(json, "dataset_id", where),
@@ -238,6 +276,10 @@ PrivacyPlan PrivacyPlan::from_json(const Json& json, const std::string& where) {
                       .world_size = json_value<int>(json, "world_size", where),
                       .secure_seed = json_value<bool>(json, "secure_seed", where),
                       .adjacency = json_value<std::string>(json, "adjacency", where)};
+  if (json.contains("strategy")) options.strategy = accounting::strategy_from_json(json["strategy"], where);
+  refuse_other<std::string>(json, "mechanism", mechanism_name(options), where);
+  options.sampler = sampling_from_json(json_value<std::string>(json, "sampler", where),
+                                       json.value("sampling", Json::object()), where);
   if (json.contains("reduction")) {
     refuse_other<std::string>(json, "reduction", k_reproducible, where);
     options.reduction = Reduction::reproducible;

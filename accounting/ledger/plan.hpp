@@ -4,6 +4,7 @@
 #include <optional>
 #include <ripieno/accounting/base/json.hpp>
 #include <ripieno/accounting/ledger/clipping_plan.hpp>
+#include <ripieno/accounting/ledger/pairing.hpp>
 #include <ripieno/accounting/ledger/rounding.hpp>
 #include <span>
 #include <string>
@@ -24,9 +25,11 @@ struct PlanOptions {
   std::int64_t max_microbatch = 256;
   int world_size = 1;
   Reduction reduction = Reduction::fast;
-  std::int64_t num_parameters = 0;  ///< of the model; for a reproducible reduction only
-  bool secure_seed = true;          ///< false: the noise can be recomputed by others, so nothing is private
-  std::string adjacency = "add-remove";
+  std::int64_t num_parameters = 0;       ///< of the model; for a reproducible reduction only
+  bool secure_seed = true;               ///< false: the noise can be recomputed by others, so nothing is private
+  std::string adjacency = "add-remove";  ///< must be the sampler's
+  SamplerPlan sampler = {};
+  std::optional<accounting::Strategy> strategy = {};  ///< of correlated noise; none for independent noise
   ClippingKind clipping = ClippingKind::fixed;
   AdaptivePlan adaptive = {};  ///< counts where clipping is adaptive
 };
@@ -49,6 +52,11 @@ class PrivacyPlan {
   [[nodiscard]] std::int64_t max_records() const noexcept { return options_.steps + options_.reserve_steps; }
   [[nodiscard]] double noise_multiplier() const noexcept { return options_.noise_multiplier; }
   [[nodiscard]] double clipping_norm() const noexcept { return options_.clipping_norm; }
+  /// Noise and sampler: what decides on the accounting.
+  [[nodiscard]] Pairing pairing() const;
+  /// Whether only whole runs under one participation pattern can be accounted for (correlated noise, and samplers whose
+  /// steps depend on one another): a resume keeps the pattern, and no step is held in reserve.
+  [[nodiscard]] bool has_pattern() const { return pairing().has_pattern(); }
   [[nodiscard]] ClippingKind clipping() const noexcept { return options_.clipping; }
   /// Set where clipping is adaptive.
   [[nodiscard]] std::optional<AdaptivePlan> adaptive() const;
@@ -67,6 +75,7 @@ class PrivacyPlan {
   /// Standard deviation of the noise on the sum: gradient_noise_multiplier * clipping_norm * (1 + rho). Where clipping
   /// is adaptive, `noise_stddev(norm)` of a later step has its norm in place of clipping_norm.
   [[nodiscard]] double noise_stddev() const { return noise_stddev(options_.clipping_norm); }
+  /// Under correlated noise: of the white noise that it is made of.
   [[nodiscard]] double noise_stddev(double clipping_norm) const;
   /// Microbatches are cut inside blocks [b * block_size, (b + 1) * block_size) of the global ids.
   [[nodiscard]] std::int64_t block_size() const noexcept { return layout_.block_size; }

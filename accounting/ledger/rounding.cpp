@@ -35,8 +35,9 @@ std::int64_t num_blocks(std::int64_t num_examples, std::int64_t block_size) {
 
 /// log of the bound on Pr[some block draws more than `microbatch`] in one step.
 double log_block_tail(const RoundingProblem& problem, std::int64_t microbatch, std::int64_t block_size) {
+  if (block_size <= microbatch) return -std::numeric_limits<double>::infinity();
   return std::log(static_cast<double>(num_blocks(problem.num_examples, block_size))) +
-         log_binomial_tail_bound(block_size, problem.sample_rate, microbatch + 1);
+         log_binomial_tail_bound(block_size + problem.uneven_ids, problem.sample_rate, microbatch + 1);
 }
 
 std::int64_t largest_block(const RoundingProblem& problem, std::int64_t microbatch, double log_target) {
@@ -72,10 +73,12 @@ std::int64_t smallest_microbatch(const RoundingProblem& problem, std::int64_t mi
 SumLayout layout_for(const RoundingProblem& problem, std::int64_t microbatch, bool wide_wire, double tail_target) {
   // Half of the tail for blocks that draw too much, half for steps that do.
   const double log_target = std::log(tail_target / 2) - std::log(static_cast<double>(problem.steps)) - 1e-9;
-  SumLayout layout{.microbatch = microbatch,
-                   .block_size = largest_block(problem, microbatch, log_target),
-                   .max_draw = binomial_upper_quantile(problem.num_examples, problem.sample_rate, log_target),
-                   .wide_wire = wide_wire};
+  SumLayout layout{
+      .microbatch = microbatch,
+      .block_size = largest_block(problem, microbatch, log_target),
+      .max_draw = std::min(problem.num_examples, binomial_upper_quantile(problem.num_examples + problem.uneven_ids,
+                                                                         problem.sample_rate, log_target)),
+      .wide_wire = wide_wire};
   if (problem.reduction == Reduction::reproducible) {
     layout.block_size =
         std::min(layout.block_size, std::max<std::int64_t>(1, problem.num_examples / least_blocks(problem)));
@@ -137,8 +140,10 @@ double rounding_rho(const RoundingProblem& problem, const SumLayout& layout) {
 
 double rounding_tail(const RoundingProblem& problem, const SumLayout& layout) {
   const double blocks = std::exp(log_block_tail(problem, layout.microbatch, layout.block_size));
-  const double draws =
-      std::exp(log_binomial_tail_bound(problem.num_examples, problem.sample_rate, layout.max_draw + 1));
+  const double draws = layout.max_draw >= problem.num_examples
+                           ? 0
+                           : std::exp(log_binomial_tail_bound(problem.num_examples + problem.uneven_ids,
+                                                              problem.sample_rate, layout.max_draw + 1));
   return static_cast<double>(problem.steps) * (blocks + draws) * k_evaluation_slack;
 }
 

@@ -32,6 +32,10 @@ namespace ripieno {
 // Outside the assumptions on counts the bound says nothing. Pr[some block of some step draws more than m, or some step
 // draws more than n_max] <= `tail` by Chernoff's bound and a union over blocks and steps, and a mechanism that is
 // (epsilon, delta)-private but for an event of that probability is (epsilon, delta + (1 + e^epsilon) tail)-private.
+// Chernoff's bound knows of a draw only the mean, and that ids are independent; it is not less for fixed draws, which
+// have no variance. Under correlated noise (P4) all of it holds step by step: a step in which r takes no part has equal
+// bits in both runs. Where a batch is truncated, r may put another record in its place: twice the norm, and at most
+// twice e(S) - e(S').
 
 // A reproducible sum keeps point 1, but ranks meet at block borders, and replaces 2 and 3: the float32 sum of a
 // microbatch is rounded to whole multiples of a step L, a power of two, which add up exactly in int64 in any order.
@@ -48,7 +52,9 @@ enum class Reduction {
 /// What the rounding bound depends on.
 struct RoundingProblem {
   std::int64_t num_examples = 0;
-  double sample_rate = 0;  ///< of Poisson sampling; 1 draws everything
+  double sample_rate = 0;  ///< chance of each id to be drawn at a step; 1 draws everything
+  /// Samplers that take every p-th id draw from up to this many more ids of a block than the rate stands for.
+  std::int64_t uneven_ids = 0;
   std::int64_t steps = 0;  ///< that the tail is summed over
   double clipping_norm = 0;
   std::int64_t max_microbatch = 0;

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <ripieno/accounting/base/error.hpp>
 #include <ripieno/accounting/base/text.hpp>
 #include <ripieno/accounting/base/types.hpp>
@@ -47,10 +48,49 @@ std::int64_t guessed_steps(double noise_multiplier, double sample_rate, double e
   return steps < static_cast<double>(k_most_steps) ? static_cast<std::int64_t>(steps) : k_most_steps;
 }
 
+/// Keeps its pattern over a resume: what decides on draws and noise, but not how sums are formed.
+bool same_mechanism(const PrivacyPlan& a, const PrivacyPlan& b) {
+  return plan_differences(a, b).empty() && a.noise_stddev() == b.noise_stddev();
+}
+
+accounting::Process released_in_pattern(const std::vector<Stretch>& stretches) {
+  std::vector<accounting::Encoder::Release> rows;
+  for (const Stretch& stretch : stretches) {
+    if (!same_mechanism(*stretches.front().plan, *stretch.plan)) {
+      throw PrivacyError("a run went on with its participation pattern under another mechanism",
+                         join(plan_differences(*stretches.front().plan, *stretch.plan)));
+    }
+    if (!rows.empty() && stretch.first_step > rows.back().end) {
+      throw PrivacyError("a run went on at step " + std::to_string(stretch.first_step),
+                         "it had come to step " + std::to_string(rows.back().end) + " only");
+    }
+    rows.push_back({stretch.first_step, stretch.first_step + stretch.steps});
+  }
+  return released(stretches.front().plan->pairing(), joined(rows));
+}
+
 }  // namespace
 
-accounting::SubsampledGaussian mechanism_of(const PrivacyPlan& plan, std::int64_t steps) {
-  return {.noise_multiplier = plan.noise_multiplier(), .sample_rate = plan.sample_rate(), .steps = steps};
+Schedule schedule_of(std::span<const Stretch> stretches) {
+  std::vector<accounting::SubsampledGaussian> poisson;  // at once: one by one, all would be sorted anew for each
+  std::map<std::string, std::vector<Stretch>> patterns;
+  accounting::Process others;
+  Schedule schedule;
+  for (const Stretch& stretch : stretches) {
+    if (stretch.steps == 0) continue;
+    const PrivacyPlan& plan = *stretch.plan;
+    schedule.tail += plan.rounding_tail(stretch.steps);
+    if (plan.has_pattern()) {
+      patterns[stretch.pattern].push_back(stretch);
+    } else if (plan.options().sampler.kind == SamplerKind::poisson) {
+      poisson.push_back({plan.noise_multiplier(), plan.sample_rate(), stretch.steps});
+    } else {
+      others = others | released(plan.pairing(), stretch.steps);
+    }
+  }
+  schedule.releases = accounting::Process(poisson) | others;
+  for (const auto& [name, parts] : patterns) schedule.releases = schedule.releases | released_in_pattern(parts);
+  return schedule;
 }
 
 void add_steps(Schedule& schedule, double noise_multiplier, double sample_rate, std::int64_t steps, double tail) {
@@ -78,8 +118,7 @@ double rdp_epsilon_of_schedule(const Schedule& schedule, double delta) {
 }
 
 Schedule schedule_of_plan(const PrivacyPlan& plan, std::int64_t records) {
-  const accounting::SubsampledGaussian mechanism = mechanism_of(plan, records);
-  return {.releases = accounting::Process({&mechanism, 1}), .tail = plan.rounding_tail(records)};
+  return {.releases = released(plan.pairing(), records), .tail = plan.rounding_tail(records)};
 }
 
 accounting::Interval epsilon_of_plan(const PrivacyPlan& plan, std::int64_t records, double delta) {

@@ -3,18 +3,30 @@
 #include <cstdint>
 #include <ripieno/accounting/engine/process.hpp>
 #include <ripieno/accounting/ledger/plan.hpp>
+#include <span>
+#include <string>
 
 namespace ripieno {
 
-/// What was released, as the accountant sees it: Poisson-sampled Gaussian steps in any order, and the probability
-/// `tail` that the sums of some step were not as exact as their plan proves.
+/// What was released, as the accountant sees it, and the probability `tail` that the sums of some step were not as
+/// exact as their plan proves.
 struct Schedule {
   accounting::Process releases;
   double tail = 0;
 };
 
-/// `steps` steps under the plan, as the accountant sees them.
-[[nodiscard]] accounting::SubsampledGaussian mechanism_of(const PrivacyPlan& plan, std::int64_t steps);
+/// Consecutive steps that were released under one plan.
+struct Stretch {
+  const PrivacyPlan* plan = nullptr;
+  std::int64_t first_step = 0;
+  std::int64_t steps = 0;
+  /// Names the participation pattern that the plan's draws and noise keep, over a resume too; empty where it has none.
+  std::string pattern{};
+};
+
+/// All of them together, those of one pattern as one release, in whatever order the patterns come. PrivacyError where
+/// stretches of one pattern are not under one mechanism, or begin beyond where the one before ended.
+[[nodiscard]] Schedule schedule_of(std::span<const Stretch> stretches);
 
 /// Adds `steps` steps. Splitting or permuting them changes nothing.
 void add_steps(Schedule& schedule, double noise_multiplier, double sample_rate, std::int64_t steps, double tail = 0);

@@ -61,6 +61,17 @@ Encoder Encoder::resumed(std::int64_t lost_end, std::int64_t resumed_at) const {
   return result;
 }
 
+Encoder Encoder::publishing(std::vector<Release> releases) const {
+  for (const auto& [begin, end] : releases) {
+    if (begin >= 0 && begin <= end && end <= steps_) continue;
+    throw UsageError("rows " + std::to_string(begin) + " to " + std::to_string(end) + " of an encoder",
+                     "it has " + std::to_string(steps_));
+  }
+  Encoder result = *this;
+  result.releases_ = std::move(releases);
+  return result;
+}
+
 double Encoder::entry(std::int64_t row, std::int64_t column) const {
   if (const auto* dense = std::get_if<DenseStrategy>(&strategy_)) return dense->entries[index(row * steps_ + column)];
   return column_[index(row - column)] * scale_[index(column)];
@@ -79,8 +90,8 @@ bool Encoder::is_non_negative() const {
 }
 
 bool Encoder::falls_by_construction() const {
-  if (is_dense() || releases_.size() > 1) return false;
-  if (std::holds_alternative<LambdaCgdStrategy>(strategy_)) return true;
+  if (is_dense() || releases_.size() != 1 || releases_.front().begin > 0) return false;
+  if (std::holds_alternative<LambdaCgdStrategy>(strategy_) && releases_.front().end == steps_) return true;
   return !normalises_columns(strategy_) && column_.back() >= 0 && std::ranges::is_sorted(column_, std::greater{});
 }
 

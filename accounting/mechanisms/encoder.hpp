@@ -24,6 +24,10 @@ class Encoder {
   /// published the rest. Such a resume can happen again to the result.
   [[nodiscard]] Encoder resumed(std::int64_t lost_end, std::int64_t resumed_at) const;
 
+  /// The same strategy when these rows were published, each group with noise of its own; in any order, some twice, some
+  /// not at all. UsageError for rows that it does not have.
+  [[nodiscard]] Encoder publishing(std::vector<Release> releases) const;
+
   [[nodiscard]] std::int64_t steps() const { return steps_; }
   [[nodiscard]] const Strategy& strategy() const { return strategy_; }
   [[nodiscard]] const std::vector<Release>& releases() const { return releases_; }
@@ -35,7 +39,7 @@ class Encoder {
   [[nodiscard]] bool is_non_negative() const;
   /// True where products of columns are known to be non-negative and to fall with their place and their distance: a
   /// Toeplitz matrix with coefficients that fall (Kalinin & Lampert 2024), and lambda-CGD, normalised or not, whose
-  /// products are lambda^(j - i) |C_j| / |C_i|. Every row published once.
+  /// products are lambda^(j - i) |C_j| / |C_i|. Rows published once; the last ones of a Toeplitz matrix may be missing.
   [[nodiscard]] bool falls_by_construction() const;
   /// Norms of the rows of C^-1: the noise of each step over that of white noise.
   [[nodiscard]] std::vector<double> noise_row_norms() const;

@@ -108,6 +108,11 @@ class ProductTable {
   std::vector<std::vector<double>> rows_;
 };
 
+/// Of a sum of non-negative terms, each a product of sums over up to `steps` rows.
+double rounded_up_root(double square, std::int64_t steps) {
+  return std::sqrt(square) * (1 + (8 * static_cast<double>(steps) + 64) * k_unit_roundoff);
+}
+
 /// Every pattern, depth first.
 class PatternSearch {
  public:
@@ -219,11 +224,20 @@ Sensitivity joint_sensitivity(std::span<const Stream> streams, const Participati
     square = row_sum_bound(products, table);
     result.is_exact = false;
   }
-  // Sums of up to steps non-negative terms, each a product of sums, and products that fall but for their last bits.
-  const double rounding = (8 * static_cast<double>(products.steps()) + 64) * k_unit_roundoff +
-                          k_slack * static_cast<double>(products.count());
-  result.value = std::sqrt(square) * (1 + rounding);
+  // Products fall but for their last bits.
+  result.value = rounded_up_root(square, products.steps()) * (1 + k_slack * static_cast<double>(products.count()));
   return result;
+}
+
+Sensitivity periodic_sensitivity(const Encoder& encoder, std::int64_t period) {
+  if (period < 1) throw UsageError("the period is " + std::to_string(period), "must be 1 or more");
+  std::vector<double> squares(index(std::min(period, encoder.steps())));
+  for (std::int64_t gap = 0; gap < encoder.steps(); gap += period) {
+    const std::vector<double> products = encoder.column_products(gap);
+    const double both_ways = gap == 0 ? 1 : 2;
+    for (std::size_t i = 0; i < products.size(); ++i) squares[i % squares.size()] += both_ways * products[i];
+  }
+  return {rounded_up_root(std::ranges::max(squares), encoder.steps()), encoder.is_non_negative()};
 }
 
 }  // namespace ripieno::accounting

@@ -31,6 +31,10 @@ struct Sensitivity {
 /// way.
 [[nodiscard]] Sensitivity sensitivity(const Encoder& encoder, const ParticipationSchema& schema);
 
+/// The same where an example that takes part at step i does so at i + period, i + 2 period, ... and nowhere else, as
+/// with batches in a fixed order: the largest of `period` patterns. Exact for what is non-negative. Rounded up.
+[[nodiscard]] Sensitivity periodic_sensitivity(const Encoder& encoder, std::int64_t period);
+
 /// One of several streams that the same participations feed: its encoder, and a bound on what one participation adds to
 /// it, in deviations of the stream's white noise.
 struct Stream {

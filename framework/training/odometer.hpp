@@ -2,8 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <ripieno/accounting/ledger/plan.hpp>
-#include <ripieno/accounting/ledger/schedule.hpp>
+#include <ripieno/accounting/ledger/ledger.hpp>
 
 namespace ripieno {
 
@@ -11,16 +10,14 @@ namespace ripieno {
 /// world size).
 class Odometer {
  public:
-  /// Reads the ledger, which is open and whose last segment is under `plan`. DataError when it cannot be read.
-  Odometer(const std::filesystem::path& ledger, PrivacyPlan plan);
+  /// Reads the ledger, which is open and whose last segment goes on. DataError when it cannot be read.
+  explicit Odometer(const std::filesystem::path& ledger);
 
-  /// Upper bound at the plan's delta when the ledger holds `records` step records in all.
+  /// Upper bound at the last plan's delta when the ledger holds `records` step records in all.
   [[nodiscard]] double epsilon(std::int64_t records) const;
 
  private:
-  PrivacyPlan plan_;
-  Schedule earlier_;  // under other plans
-  std::int64_t earlier_records_ = 0;
+  ledger::Ledger book_;  // whose last segment grows
 };
 
 }  // namespace ripieno

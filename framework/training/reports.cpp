@@ -26,7 +26,7 @@ RunReports::RunReports(const TrainConfig& config, const PrivacyPlan& plan, bool 
       metrics_period_(std::max<std::int64_t>(1, plan.steps() / 100)),
       start_(Clock::now()) {
   if (!writes_) return;
-  odometer_.emplace(config.out / "ledger.jsonl", plan);
+  odometer_.emplace(config.out / "ledger.jsonl");
   metrics_ = JsonLines(config.out / "metrics.jsonl", Visibility::published);
   if (config.operator_log) operator_log_ = JsonLines(config.out / "operator.jsonl", Visibility::operator_only);
 }
