@@ -330,11 +330,13 @@ void check_nonce(const std::string& nonce_hash) {
 ledger::SegmentHeader segment_header(std::int64_t index, const PrivacyPlan& plan, const SegmentStart& start,
                                      std::int64_t torn_bytes) {
   check_nonce(start.nonce_hash);
+  if (plan.has_pattern()) check_nonce(start.pattern);
   if (start.first_step < 0) throw UsageError("first step " + std::to_string(start.first_step), "must not be negative");
   return {.index = index,
           .plan = plan,
           .nonce_hash = start.nonce_hash,
           .first_step = start.first_step,
+          .pattern = start.pattern,
           .torn_bytes = torn_bytes,
           .build = ledger::this_build()};
 }

@@ -12,6 +12,7 @@ namespace ripieno::io {
 struct SegmentStart {
   std::string nonce_hash;  ///< 32 hexadecimal digits (`RunSecret::nonce_hash`)
   std::int64_t first_step = 0;
+  std::string pattern{};  ///< where the plan has a participation pattern: 32 hexadecimal digits that name it
 };
 
 /// Appends step records to a ledger and makes them durable (invariant P2), from a thread of its own. One writer a file,

@@ -1,6 +1,7 @@
 #include <cmath>
 #include <ripieno/accounting/base/text.hpp>
 #include <ripieno/accounting/ledger/report.hpp>
+#include <ripieno/accounting/mechanisms/strategy_json.hpp>
 #include <sstream>
 
 namespace ripieno::ledger {
@@ -56,6 +57,15 @@ std::string clipping_text(const PrivacyPlan& plan) {
   return norm;
 }
 
+/// How examples were drawn and noise correlated, where it is not Poisson sampling with independent noise.
+std::string mechanism_text(const PrivacyPlan& plan) {
+  const PlanOptions& options = plan.options();
+  if (!options.strategy && options.sampler.kind == SamplerKind::poisson) return {};
+  const std::string noise =
+      options.strategy ? "noise correlated by mf:" + accounting::strategy_name(*options.strategy) : "independent noise";
+  return "    sampler " + sampler_name(options.sampler.kind) + ", " + noise + "\n";
+}
+
 void print_segment(std::ostream& out, const Segment& segment) {
   const PrivacyPlan& plan = segment.header.plan;
   out << "  segment " << segment.header.index << ": ";
@@ -69,7 +79,8 @@ void print_segment(std::ostream& out, const Segment& segment) {
       << "\n    sample rate " << format_double(plan.sample_rate()) << " (expected batch "
       << format_double(plan.expected_batch()) << "), rho " << format_rounded_up(plan.rho(), 3) << ", "
       << plan.world_size() << (plan.world_size() == 1 ? " rank" : " ranks") << ", keys "
-      << segment.header.nonce_hash.substr(0, 8) << (plan.secure_seed() ? "" : " from a FIXED SEED") << "\n";
+      << segment.header.nonce_hash.substr(0, 8) << (plan.secure_seed() ? "" : " from a FIXED SEED") << "\n"
+      << mechanism_text(plan);
 }
 
 void print_ledger(std::ostream& out, const Ledger& ledger) {
@@ -89,8 +100,11 @@ void print_verdict(std::ostream& out, const Analysis& analysis, const EpsilonAtD
     out << "  NOT PRIVATE: see the warnings. The figures hold for secret, nonzero noise only.\n";
   }
   out << "  epsilon <= " << shown_upper(row.epsilon.upper) << " at delta " << format_double(row.delta) << "  (at least "
-      << shown_lower(row.epsilon.lower)
-      << "; by Renyi accounting, which other tools print: " << shown_upper(row.epsilon_rdp) << ")\n";
+      << shown_lower(row.epsilon.lower);
+  if (std::isfinite(row.epsilon_rdp) || !std::isfinite(row.epsilon.upper)) {
+    out << "; by Renyi accounting, which other tools print: " << shown_upper(row.epsilon_rdp);
+  }
+  out << ")\n";
 }
 
 /// Attack figures would mislead where someone can recompute the noise.

@@ -31,7 +31,7 @@ void check_rows(const at::Tensor& tensor, std::int64_t rows, const char* what) {
 /// Makes batches, in its own thread where asked, and hands them over in order.
 class DataLoader::Prefetcher {
  public:
-  Prefetcher(Shard shard, PoissonSampler sampler, DataLoaderOptions options)
+  Prefetcher(Shard shard, std::shared_ptr<const Sampler> sampler, DataLoaderOptions options)
       : shard_(std::move(shard)),
         sampler_(std::move(sampler)),
         options_(std::move(options)),
@@ -40,11 +40,11 @@ class DataLoader::Prefetcher {
     if (options_.prefetch > 0) thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
   }
 
-  [[nodiscard]] bool done() const { return next_step_ == sampler_.n_steps(); }
+  [[nodiscard]] bool done() const { return next_step_ == sampler_->n_steps(); }
 
   Batch next() {
-    if (done()) throw UsageError("no batch after the last of " + std::to_string(sampler_.n_steps()) + " steps");
-    Batch batch = options_.prefetch > 0 ? take() : make(next_step_, sampler_.ids(next_step_));
+    if (done()) throw UsageError("no batch after the last of " + std::to_string(sampler_->n_steps()) + " steps");
+    Batch batch = options_.prefetch > 0 ? take() : make(next_step_, sampler_->ids(next_step_));
     ++next_step_;
     return batch;
   }
@@ -52,14 +52,15 @@ class DataLoader::Prefetcher {
  private:
   void check() const {
     if (shard_.dataset == nullptr) throw UsageError("a loader of no dataset");
-    if (sampler_.range() != shard_.range) {
+    if (sampler_ == nullptr) throw UsageError("a loader without a sampler");
+    if (sampler_->range() != shard_.range) {
       throw UsageError("sampler and loader are of different shards", "each example belongs to one rank",
                        "make both from the same shard");
     }
     if (shard_.range.end > shard_.dataset->num_examples()) throw UsageError("the shard goes beyond its dataset");
-    if (options_.first_step < 0 || options_.first_step > sampler_.n_steps()) {
+    if (options_.first_step < 0 || options_.first_step > sampler_->n_steps()) {
       throw UsageError("no first step " + std::to_string(options_.first_step),
-                       "the sampler has " + std::to_string(sampler_.n_steps()) + " steps");
+                       "the sampler has " + std::to_string(sampler_->n_steps()) + " steps");
     }
     if (options_.memory_budget < 0) throw UsageError("a memory budget of " + std::to_string(options_.memory_budget));
     if (options_.prefetch < 0) throw UsageError("prefetch of " + std::to_string(options_.prefetch) + " batches");
@@ -108,11 +109,11 @@ class DataLoader::Prefetcher {
 
   /// Draws one step ahead of reading, so that the dataset can start on the next examples.
   void produce(const std::stop_token& stop) {
-    const std::int64_t end = sampler_.n_steps();
+    const std::int64_t end = sampler_->n_steps();
     const auto draw = [&](std::int64_t step) {
       std::vector<std::int64_t> ids;
       if (step < end) {
-        ids = sampler_.ids(step);
+        ids = sampler_->ids(step);
         shard_.dataset->prefetch(ids);
       }
       return ids;
@@ -143,7 +144,7 @@ class DataLoader::Prefetcher {
   }
 
   const Shard shard_;
-  const PoissonSampler sampler_;
+  const std::shared_ptr<const Sampler> sampler_;
   const DataLoaderOptions options_;
   std::int64_t next_step_;
 
@@ -157,7 +158,7 @@ class DataLoader::Prefetcher {
   std::jthread thread_;  // last, so that it ends before what it uses
 };
 
-DataLoader::DataLoader(Shard shard, PoissonSampler sampler, DataLoaderOptions options)
+DataLoader::DataLoader(Shard shard, std::shared_ptr<const Sampler> sampler, DataLoaderOptions options)
     : prefetcher_(std::make_unique<Prefetcher>(std::move(shard), std::move(sampler), std::move(options))) {}
 
 DataLoader::DataLoader(DataLoader&&) noexcept = default;

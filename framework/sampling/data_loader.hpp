@@ -1,5 +1,6 @@
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -8,7 +9,7 @@
 #include <optional>
 
 #include <ripieno/framework/sampling/batch.hpp>
-#include <ripieno/framework/sampling/poisson.hpp>
+#include <ripieno/framework/sampling/sampler.hpp>
 #include <ripieno/framework/sampling/shard.hpp>
 
 namespace ripieno {
@@ -30,7 +31,10 @@ struct DataLoaderOptions {
 class DataLoader {
  public:
   /// UsageError when the sampler draws from another range than the shard's, or an option makes no sense.
-  DataLoader(Shard shard, PoissonSampler sampler, DataLoaderOptions options = {});
+  DataLoader(Shard shard, std::shared_ptr<const Sampler> sampler, DataLoaderOptions options = {});
+  template <std::derived_from<Sampler> S>
+  DataLoader(Shard shard, S sampler, DataLoaderOptions options = {})
+      : DataLoader(std::move(shard), std::make_shared<const S>(std::move(sampler)), std::move(options)) {}
   DataLoader(DataLoader&&) noexcept;
   DataLoader& operator=(DataLoader&&) noexcept;
   /// Ends the thread; waits for the batch that it is making.

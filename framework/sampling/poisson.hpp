@@ -4,11 +4,9 @@
 #include <vector>
 
 #include <ripieno/framework/random/key.hpp>
-#include <ripieno/framework/sampling/shard.hpp>
+#include <ripieno/framework/sampling/sampler.hpp>
 
 namespace ripieno {
-
-class PrivacyPlan;
 
 struct PoissonOptions {
   double sample_rate;    ///< probability q of each example at each step, 0 <= q <= 1
@@ -21,7 +19,7 @@ struct PoissonOptions {
 ///
 /// Whether step t draws example i is a pure function of (key, t, i): the ranks' draws together are the same for any
 /// world size (invariant P11), nothing is replayed on a resume, and the draw needs no communication.
-class PoissonSampler {
+class PoissonSampler final : public Sampler {
  public:
   /// Draws from the shard's own examples. UsageError for a rate outside [0, 1], a negative number of steps or range.
   PoissonSampler(const Shard& shard, PoissonOptions options);
@@ -29,18 +27,13 @@ class PoissonSampler {
   /// Rate and steps of the plan. UsageError when the dataset has another number of examples than the plan.
   PoissonSampler(const Shard& shard, const PrivacyPlan& plan, const Key& key);
 
-  /// The ids of the range that step `step` draws, ascending; often none. Thread-safe. UsageError for a step outside
-  /// [0, n_steps). About a millisecond for a million examples.
-  [[nodiscard]] std::vector<std::int64_t> ids(std::int64_t step) const;
-
-  [[nodiscard]] const IdRange& range() const { return range_; }
-  [[nodiscard]] std::int64_t n_steps() const { return n_steps_; }
   [[nodiscard]] double sample_rate() const { return sample_rate_; }
 
  private:
-  IdRange range_;
+  /// About a millisecond for a million examples.
+  [[nodiscard]] std::vector<std::int64_t> draw(std::int64_t step) const override;
+
   double sample_rate_;
-  std::int64_t n_steps_;
   Key key_;
 };
 
