@@ -8,11 +8,12 @@
 #include <ripieno/accounting/base/text.hpp>
 #include <ripieno/framework/training/checkpoint.hpp>
 #include <ripieno/io/tensor_file.hpp>
+#include <sstream>
 
 namespace ripieno {
 namespace {
 
-constexpr const char* k_format = "ripieno-checkpoint 1";
+constexpr const char* k_format = "ripieno-checkpoint 2";
 
 std::filesystem::path file_name(std::int64_t step) {
   std::string digits = std::to_string(step);
@@ -96,6 +97,56 @@ optim::OptimizerState take_optimizer(const optim::OptimizerState& like, io::Tens
   return state;
 }
 
+std::string key_text(const Key& key) {
+  return to_hex({reinterpret_cast<const std::uint8_t*>(key.words.data()), sizeof key.words});
+}
+
+Key key_of(const std::string& text, const std::string& where) {
+  const std::vector<std::uint8_t> bytes = from_hex(text);
+  Key key;
+  if (bytes.size() != sizeof key.words) throw DataError(where + " is damaged", "it holds no key where one should be");
+  std::memcpy(key.words.data(), bytes.data(), bytes.size());
+  return key;
+}
+
+constexpr const char* k_buffers = "noise.buffers";
+
+void add_noise_tensors(const MFNoiseState& noise, std::vector<io::NamedTensor>& tensors) {
+  if (noise.buffers.numel() == 0) return;
+  tensors.push_back(
+      {.name = k_buffers,
+       .shape = noise.buffers.sizes().vec(),
+       .values = {noise.buffers.const_data_ptr<float>(), static_cast<std::size_t>(noise.buffers.numel())}});
+}
+
+/// Bounds as numbers, and keys of rows that were made before a resume, one after the other.
+void add_noise_attributes(const MFNoiseState& noise, std::map<std::string, std::string>& attributes) {
+  std::vector<std::string> bounds;
+  for (const double bound : noise.bounds) bounds.push_back(format_double(bound));
+  attributes.emplace("noise_bounds", join(bounds, " "));
+  for (std::size_t i = 0; i < noise.earlier.size(); ++i) {
+    const std::string name = "noise_earlier_" + std::to_string(i);
+    attributes.emplace(name + "_end", std::to_string(noise.earlier[i].end));
+    attributes.emplace(name + "_key", key_text(noise.earlier[i].key));
+  }
+}
+
+MFNoiseState take_noise(const MFNoiseState& like, std::int64_t step, io::TensorFile& file, const std::string& where) {
+  MFNoiseState noise = like;
+  noise.step = step;
+  if (like.buffers.numel() > 0) {
+    noise.buffers = take_tensors("", PyTree{{k_buffers, like.buffers}}, file, where)[k_buffers];
+  }
+  std::istringstream bounds(file.attributes.contains("noise_bounds") ? file.attributes.at("noise_bounds") : "");
+  for (std::string bound; bounds >> bound;) noise.bounds.push_back(number(bound, where));
+  for (std::size_t i = 0;; ++i) {
+    const std::string name = "noise_earlier_" + std::to_string(i);
+    const auto end = file.attributes.find(name + "_end"), key = file.attributes.find(name + "_key");
+    if (end == file.attributes.end() || key == file.attributes.end()) return noise;
+    noise.earlier.push_back({.end = integer(end->second, where), .key = key_of(key->second, where)});
+  }
+}
+
 Checkpoint read_checkpoint(const std::filesystem::path& path, const TrainingState& like) {
   io::TensorFile file = io::read_tensor_file(path);
   const std::string where = path.string();
@@ -106,8 +157,10 @@ Checkpoint read_checkpoint(const std::filesystem::path& path, const TrainingStat
   };
   if (text("format") != k_format) throw DataError(where + " is no checkpoint", "its format is " + text("format"));
   const std::vector<std::uint8_t> secret = from_hex(text("secret"));
+  const std::vector<std::uint8_t> pattern = from_hex(text("pattern"));
   Checkpoint checkpoint{.state = like,
                         .secret = RunSecret::deserialise(std::as_bytes(std::span(secret))),
+                        .pattern = RunSecret::deserialise(std::as_bytes(std::span(pattern))),
                         .setup = text("setup"),
                         .ledger_head = text("ledger_head"),
                         .ledger_bytes = integer(text("ledger_bytes"), where)};
@@ -115,6 +168,9 @@ Checkpoint read_checkpoint(const std::filesystem::path& path, const TrainingStat
   checkpoint.state.optimizer = take_optimizer(like.optimizer, file, where);
   checkpoint.state.optimizer.step = integer(text("optimizer_step"), where);
   checkpoint.state.noise.step = integer(text("step"), where);
+  if (like.correlated) {
+    checkpoint.state.correlated = take_noise(*like.correlated, checkpoint.state.noise.step, file, where);
+  }
   if (auto& clipping = checkpoint.state.clipping) {
     clipping->step = checkpoint.state.noise.step;
     // A run that was amended to adaptive clipping has none, and one with other limits may have one outside them.
@@ -144,6 +200,7 @@ void CheckpointFolder::write(const Checkpoint& checkpoint) const {
                                                 {"optimizer", contents(checkpoint.state.optimizer)},
                                                 {"optimizer_step", std::to_string(checkpoint.state.optimizer.step)},
                                                 {"secret", secret_text(checkpoint.secret)},
+                                                {"pattern", secret_text(checkpoint.pattern)},
                                                 {"setup", checkpoint.setup},
                                                 {"ledger_head", checkpoint.ledger_head},
                                                 {"ledger_bytes", std::to_string(checkpoint.ledger_bytes)}};
@@ -152,6 +209,10 @@ void CheckpointFolder::write(const Checkpoint& checkpoint) const {
   }
   if (checkpoint.state.clipping)
     attributes.emplace("clipping_norm", format_double(checkpoint.state.clipping->clipping_norms.front()));
+  if (checkpoint.state.correlated) {
+    add_noise_tensors(*checkpoint.state.correlated, tensors);
+    add_noise_attributes(*checkpoint.state.correlated, attributes);
+  }
   io::write_tensor_file(path, attributes, tensors, io::Readers::owner_only, io::Overwrite::replace);
   const std::vector<std::filesystem::path> all = files();
   for (std::size_t i = static_cast<std::size_t>(keep_); i < all.size(); ++i) std::filesystem::remove(all[i]);

@@ -14,6 +14,8 @@ namespace ripieno {
 struct Checkpoint {
   TrainingState state;
   RunSecret secret;
+  /// The incarnation whose draws go on where the plan has a participation pattern; else that of `secret`.
+  RunSecret pattern;
   std::string setup;              ///< what must be the same for the old keys to go on; compared as text
   std::string ledger_head;        ///< of the ledger's last record when this was written
   std::int64_t ledger_bytes = 0;  ///< length of the ledger up to that record

@@ -121,12 +121,52 @@ std::pair<Clipped<PyTree>, FixedClipState> PlannedGradFn::operator()(const PyTre
 
 std::pair<GaussianNoise, GaussianNoiseState> gaussian_noise(const PrivacyPlan& plan, const Ledger& ledger,
                                                             const Key& key, int threads) {
+  if (plan.options().strategy) {
+    throw UsageError("the plan's noise is correlated", {}, "use mf_gaussian_noise(plan, ledger, key, parameters)");
+  }
   return gaussian_noise({.noise_multiplier = plan.gradient_noise_multiplier(),
                          .key = key,
                          .rho = plan.rho(),
                          .guard = [&ledger](std::int64_t step) { ledger.require_recorded(step); },
                          .threads = threads > 0 ? threads : at::get_num_threads(),
                          .world_size = plan.world_size()});
+}
+
+namespace {
+
+MFGaussianNoiseOptions mf_options(const PrivacyPlan& plan, const Key& key) {
+  return {.strategy = *plan.options().strategy,
+          .n_steps = plan.steps(),
+          .noise_multiplier = plan.noise_multiplier(),
+          .key = key,
+          .rho = plan.rho(),
+          .world_size = plan.world_size()};
+}
+
+}  // namespace
+
+std::optional<MFGaussianNoise> mf_gaussian_noise(const PrivacyPlan& plan, const Ledger& ledger, const Key& key,
+                                                 std::int64_t num_parameters, int threads) {
+  if (!plan.options().strategy) return std::nullopt;
+  MFGaussianNoiseOptions options = mf_options(plan, key);
+  options.guard = [&ledger](std::int64_t step) { ledger.require_recorded(step); };
+  options.threads = threads > 0 ? threads : at::get_num_threads();
+  return MFGaussianNoise(std::move(options), num_parameters);
+}
+
+std::optional<MFNoiseState> correlated_noise_state(const PrivacyPlan& plan, std::int64_t num_parameters) {
+  if (!plan.options().strategy) return std::nullopt;
+  return MFGaussianNoise(mf_options(plan, Key{}), num_parameters).init();
+}
+
+std::int64_t noise_buffers(const PrivacyPlan& plan, std::int64_t num_parameters) {
+  return plan.options().strategy ? MFGaussianNoise(mf_options(plan, Key{}), num_parameters).num_buffers() : 0;
+}
+
+StepNoise step_noise(const PrivacyPlan& plan, const Ledger& ledger, const Key& key, TrainingState& state, int threads) {
+  std::optional<MFGaussianNoise> correlated = mf_gaussian_noise(plan, ledger, key, state.params.numel(), threads);
+  if (correlated) return {std::move(*correlated), state.correlated.value()};
+  return gaussian_noise(plan, ledger, key, threads).first;
 }
 
 }  // namespace ripieno

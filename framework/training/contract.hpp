@@ -8,6 +8,7 @@
 #include <ripieno/framework/noise/gaussian_noise.hpp>
 #include <ripieno/framework/sampling/batch.hpp>
 #include <ripieno/framework/training/ledger.hpp>
+#include <ripieno/framework/training/step.hpp>
 #include <utility>
 
 namespace ripieno {
@@ -69,8 +70,23 @@ requires std::is_invocable_r_v<at::Tensor, const Loss&, const PyTree&, const at:
 /// auto [noise_fn, noise_state] = gaussian_noise(plan, ledger, noise_key): the plan's noise, scaled to
 /// max_norm (1 + rho), made on `threads` threads, or ATen's number of them for 0; where clipping is adaptive with
 /// plan.gradient_noise_multiplier(). Refuses a step that `ledger` has not recorded (PrivacyError). `ledger` must
-/// outlive the result.
+/// outlive the result. UsageError for a plan of correlated noise.
 [[nodiscard]] std::pair<GaussianNoise, GaussianNoiseState> gaussian_noise(const PrivacyPlan& plan, const Ledger& ledger,
                                                                           const Key& key, int threads = 0);
+
+/// The same for a plan with a strategy of correlated noise, over `num_parameters` parameters; nothing for another plan.
+[[nodiscard]] std::optional<MFGaussianNoise> mf_gaussian_noise(const PrivacyPlan& plan, const Ledger& ledger,
+                                                               const Key& key, std::int64_t num_parameters,
+                                                               int threads = 0);
+
+/// Where correlated noise under the plan stands before step 0; none where its noise is independent.
+[[nodiscard]] std::optional<MFNoiseState> correlated_noise_state(const PrivacyPlan& plan, std::int64_t num_parameters);
+
+/// How many buffers of that size correlated noise under the plan keeps.
+[[nodiscard]] std::int64_t noise_buffers(const PrivacyPlan& plan, std::int64_t num_parameters);
+
+/// The noise of a run's steps. `state` holds what correlated noise keeps, and must then outlive the result.
+[[nodiscard]] StepNoise step_noise(const PrivacyPlan& plan, const Ledger& ledger, const Key& key, TrainingState& state,
+                                   int threads);
 
 }  // namespace ripieno

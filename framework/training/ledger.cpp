@@ -23,7 +23,10 @@ void check_same_plan(const Communicator& communicator, const PrivacyPlan& plan) 
 
 Ledger::Ledger(const Communicator& communicator, std::filesystem::path path, const PrivacyPlan& plan,
                const std::string& nonce_hash)
-    : Ledger(communicator, plan, [&] { return io::LedgerWriter::create(path, plan, {.nonce_hash = nonce_hash}); }) {}
+    : Ledger(communicator, plan, [&] {
+        return io::LedgerWriter::create(
+            path, plan, {.nonce_hash = nonce_hash, .pattern = plan.has_pattern() ? nonce_hash : std::string()});
+      }) {}
 
 Ledger::Ledger(const Communicator& communicator, const PrivacyPlan& plan, const std::function<io::LedgerWriter()>& open)
     : communicator_(&communicator) {

@@ -19,7 +19,8 @@ class LedgerWriter;
 class Ledger {
  public:
   /// Collective. Checks that all ranks hold the same plan (invariant P12) and creates `path` on rank 0, with its header
-  /// and first segment. `nonce_hash` names the incarnation of the run secret (`RunSecret::nonce_hash`). `communicator`
+  /// and first segment. `nonce_hash` names the incarnation of the run secret (`RunSecret::nonce_hash`), and the
+  /// participation pattern where the plan has one. `communicator`
   /// must outlive the ledger. ReportedError on every rank when the plans differ or `path` exists.
   Ledger(const Communicator& communicator, std::filesystem::path path, const PrivacyPlan& plan,
          const std::string& nonce_hash);

@@ -117,7 +117,7 @@ Noised<PyTree> release_gradient(const StepParts& parts, const PyTree& params, co
   if (parts.release.noise_from_rank0) {
     parts.communicator.broadcast({static_cast<std::byte*>(flat.mutable_data_ptr()), flat.nbytes()}, 0);
   }
-  return {released_tree(parts.plan, params, flat), max_norm, parts.noise.stddev(max_norm),
+  return {released_tree(parts.plan, params, flat), max_norm, parts.noise.stddev(max_norm, step),
           parts.noise.key_fingerprint(), Extent::global};
 }
 

@@ -15,6 +15,7 @@ namespace ripieno {
 struct Beginning {
   TrainingState state;
   RunSecret secret;
+  RunSecret pattern;  ///< the incarnation that the draws are of
   Ledger ledger;
   std::int64_t end_step;  ///< below plan.steps() when lost steps have used up what the plan may record
 };
@@ -25,11 +26,14 @@ struct Beginning {
 ///   the run continues bit for bit.
 /// - Otherwise lost steps stay counted. The run goes on from the newest whole checkpoint, or from step 0 when there is
 ///   none, under fresh keys and in a new segment of the ledger: redone steps have new draws and new noise.
+///   A plan with a participation pattern keeps its draws, and its noise goes on with new rows; the lost rows are
+///   charged as further rows of the encoder. Without a checkpoint the pattern is a new one, beside the lost one's.
 ///
 /// `initial` is the state of step 0. With config.shard_state its optimizer's arrays may be on the meta device; rank 0
 /// then returns those of the checkpoint whole, where there is one, and nobody else has any. ReportedError on every
 /// rank, after one message: PrivacyError when the ledger is over other data, over another plan without
-/// config.amend_plan, or shorter than the checkpoint says, or when config.resume is "never".
+/// config.amend_plan, or shorter than the checkpoint says, or when config.resume is "never"; and where what was lost has
+/// no accounting together with what is done again.
 [[nodiscard]] Beginning begin_run(const Runtime& runtime, const TrainConfig& config, const PrivacyPlan& plan,
                                   const TrainingState& initial, const std::string& setup);
 

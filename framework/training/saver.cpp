@@ -16,10 +16,12 @@ void make_way_for_steps() {
 
 }  // namespace
 
-CheckpointSaver::CheckpointSaver(const TrainConfig& config, RunSecret secret, std::string setup, bool writes)
+CheckpointSaver::CheckpointSaver(const TrainConfig& config, RunSecret secret, RunSecret pattern, std::string setup,
+                                 bool writes)
     : folder_(config.out / "checkpoints", config.keep),
       period_(config.checkpoint_every),
       secret_(std::move(secret)),
+      pattern_(std::move(pattern)),
       setup_(std::move(setup)),
       writes_(writes),
       last_time_(Clock::now()) {}
@@ -39,11 +41,14 @@ void CheckpointSaver::save(const TrainingState& state, const Ledger& ledger) {
   wait();
   last_time_ = Clock::now();
   const auto copy = [](const at::Tensor& leaf) { return leaf.clone(); };
-  Checkpoint checkpoint{.state = {state.params.map(copy), optim::copied(state.optimizer), state.noise, state.clipping},
-                        .secret = secret_,
-                        .setup = setup_,
-                        .ledger_head = ledger.head(),
-                        .ledger_bytes = ledger.bytes()};
+  Checkpoint checkpoint{
+      .state = {state.params.map(copy), optim::copied(state.optimizer), state.noise, state.clipping, state.correlated},
+      .secret = secret_,
+      .pattern = pattern_,
+      .setup = setup_,
+      .ledger_head = ledger.head(),
+      .ledger_bytes = ledger.bytes()};
+  if (auto& noise = checkpoint.state.correlated) noise->buffers = noise->buffers.clone();
   writing_ = std::async(std::launch::async, [this, checkpoint = std::move(checkpoint)] {
     make_way_for_steps();
     const auto start = Clock::now();

@@ -13,7 +13,7 @@ namespace ripieno {
 /// Writes checkpoints while training goes on. Rank 0 writes; on other ranks every call does nothing.
 class CheckpointSaver {
  public:
-  CheckpointSaver(const TrainConfig& config, RunSecret secret, std::string setup, bool writes);
+  CheckpointSaver(const TrainConfig& config, RunSecret secret, RunSecret pattern, std::string setup, bool writes);
   ~CheckpointSaver();
 
   /// Whether --checkpoint-every asks for one after `steps_done` steps. False on other ranks; the step's reduction tells
@@ -34,7 +34,7 @@ class CheckpointSaver {
 
   CheckpointFolder folder_;
   CheckpointPeriod period_;
-  RunSecret secret_;
+  RunSecret secret_, pattern_;
   std::string setup_;
   bool writes_;
   Clock::time_point last_time_;

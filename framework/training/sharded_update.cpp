@@ -37,7 +37,7 @@ Noised<PyTree> noised_slice(const StepParts& parts, at::Tensor slice, at::Scalar
   } else {
     parts.noise.apply_(slice, max_norm, step, begin);
   }
-  return {PyTree(slice), max_norm, parts.noise.stddev(max_norm), parts.noise.key_fingerprint(), Extent::global};
+  return {PyTree(slice), max_norm, parts.noise.stddev(max_norm, step), parts.noise.key_fingerprint(), Extent::global};
 }
 
 /// Collective. Every rank's slice of the parameters on every rank.

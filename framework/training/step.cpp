@@ -56,6 +56,7 @@ StepOutcome train_step(StepParts& parts, TrainingState& state, const std::functi
   const std::uint64_t key_fingerprint = parts.slices != nullptr
                                             ? sharded_update(parts, state, local.clipped.flat, norm)
                                             : replicated_update(parts, state, local.clipped.flat, norm);
+  parts.noise.finish_step(state.step());
   state.noise = {.step = state.step() + 1, .key_fingerprint = key_fingerprint};
   renew_clipping_norm(state, outcome.statistics);
   return outcome;

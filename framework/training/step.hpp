@@ -9,7 +9,7 @@
 #include <ripieno/framework/clipping/engine.hpp>
 #include <ripieno/framework/comm/communicator.hpp>
 #include <ripieno/framework/core/pytree.hpp>
-#include <ripieno/framework/noise/gaussian_noise.hpp>
+#include <ripieno/framework/noise/step_noise.hpp>
 #include <ripieno/framework/optim/optimizers.hpp>
 #include <ripieno/framework/sampling/batch.hpp>
 #include <ripieno/framework/training/ledger.hpp>
@@ -26,6 +26,8 @@ struct TrainingState {
   GaussianNoiseState noise;
   /// The clipping norm and its noise, where it follows the data.
   std::optional<AdaptiveClipState> clipping = std::nullopt;
+  /// Where correlated noise stands.
+  std::optional<MFNoiseState> correlated = std::nullopt;
 
   /// The next step; steps count from 0.
   [[nodiscard]] std::int64_t step() const { return noise.step; }
@@ -60,7 +62,7 @@ struct StepParts {
   Ledger& ledger;
   LossFn loss;
   std::shared_ptr<ClippingEngine> engine;
-  GaussianNoise noise;
+  StepNoise noise;
   optim::FunctionalOptimizer optimizer;
   ReleaseOptions release = {};
   /// Which part of the state this rank owns; null where it holds all. `release` does not apply where it is sharded.

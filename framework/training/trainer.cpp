@@ -9,7 +9,7 @@
 #include <ripieno/framework/comm/rank_texts.hpp>
 #include <ripieno/framework/profiling/perf_state.hpp>
 #include <ripieno/framework/sampling/data_loader.hpp>
-#include <ripieno/framework/sampling/poisson.hpp>
+#include <ripieno/framework/sampling/samplers.hpp>
 #include <ripieno/framework/sampling/shard_dataset.hpp>
 #include <ripieno/framework/training/batch_job.hpp>
 #include <ripieno/framework/training/collectively.hpp>
@@ -141,6 +141,10 @@ ExitCode train(const Runtime& runtime, const TrainConfig& config, const ModelFac
     // What is wrong with these is said before any work.
     static_cast<void>(
         slices_of(config, inputs.model.params.numel(), make_optimizer(config, planned->steps()), runtime));
+    if (config.shard_state && noise_buffers(*planned, inputs.model.params.numel()) > 0) {
+      throw UsageError("--shard-state cannot be used with --mechanism " + config.mechanism,
+                       "its noise keeps buffers for all parameters on every rank", "leave one of the two out");
+    }
     shard = local_shard(std::make_shared<ShardDataset>(inputs.train), runtime.rank(), runtime.world_size(),
                         planned->reproducible() ? planned->block_size() : 1);
   });
@@ -161,8 +165,9 @@ ExitCode train(const Runtime& runtime, const TrainConfig& config, const ModelFac
   const TrainingState initial{inputs.model.params,
                               optimizer.init(slices ? without_memory(inputs.model.params) : inputs.model.params),
                               {},
-                              adaptive_clip_state(plan, Key{})};
-  auto [state, secret, ledger, end_step] = begin_run(runtime, config, plan, initial, setup);
+                              adaptive_clip_state(plan, Key{}),
+                              correlated_noise_state(plan, inputs.model.params.numel())};
+  auto [state, secret, pattern, ledger, end_step] = begin_run(runtime, config, plan, initial, setup);
   if (slices) {
     state.params = in_one_buffer(state.params);
     state.optimizer = scattered(communicator, *slices, optimizer, state.params, std::move(state.optimizer));
@@ -182,15 +187,15 @@ ExitCode train(const Runtime& runtime, const TrainConfig& config, const ModelFac
                   .ledger = ledger,
                   .loss = loss_of(inputs),
                   .engine = make_engine(engine_kind(config.engine), limits_of(config)),
-                  .noise = gaussian_noise(plan, ledger, keys.noise, noise_threads).first,
+                  .noise = step_noise(plan, ledger, keys.noise, state, noise_threads),
                   .optimizer = optimizer,
                   .release = release.options(),
                   .slices = slices ? &*slices : nullptr};
   if (state.clipping) state.clipping->key = secret.key("clipped count");
-  DataLoader loader(shard, PoissonSampler(shard, plan, keys.sampling),
+  DataLoader loader(shard, make_sampler(shard, plan, make_run_keys(pattern).sampling),
                     {.first_step = state.step(), .transform = inputs.model.feature_map});
   TimeLimit time_limit;
-  CheckpointSaver saver(config, secret, setup, speaks);
+  CheckpointSaver saver(config, secret, pattern, setup, speaks);
   Progress progress("step", plan.steps(), speaks && !config.quiet);
   while (state.step() < end_step) {
     const bool out_of_time = speaks && time_limit.ends_soon(saver.longest_write_s());
