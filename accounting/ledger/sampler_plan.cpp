@@ -85,6 +85,11 @@ SamplerPlan sampling_from_json(const std::string& name, const Json& json, const 
 SamplingSchedule::SamplingSchedule(SamplerPlan sampler, std::int64_t num_examples, double expected_batch,
                                    std::int64_t steps)
     : sampler_(sampler), num_examples_(num_examples), expected_batch_(expected_batch), steps_(steps) {
+  if (!(expected_batch > 0) || expected_batch > static_cast<double>(num_examples)) {
+    throw UsageError("expected batch is " + format_double(expected_batch),
+                     "must be positive and at most the " + std::to_string(num_examples) + " examples");
+  }
+  if (steps < 1) throw UsageError("steps is " + std::to_string(steps), "must be 1 or more");
   for (const Field& field : k_fields) {
     const std::int64_t value = sampler.*field.member;
     const bool applies = field.kind == sampler.kind;

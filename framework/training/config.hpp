@@ -43,6 +43,11 @@ struct TrainConfig {
   double delta = 0;
   std::int64_t reserve_steps = 0;
   double clipping_norm = 0;
+  std::string mechanism = "gaussian";
+  std::map<std::string, std::string> mechanism_args;
+  std::string sampler = "poisson";
+  std::map<std::string, std::string> sampler_args;
+  std::optional<std::int64_t> max_batch;
   std::string clipping = "fixed";
   AdaptivePlan adaptive;
   std::optional<std::uint64_t> insecure_seed;

@@ -12,6 +12,7 @@
 #include <ripieno/framework/sampling/shard_dataset.hpp>
 #include <ripieno/framework/training/data.hpp>
 #include <ripieno/framework/training/inputs.hpp>
+#include <ripieno/framework/training/mechanism_options.hpp>
 #include <ripieno/framework/training/model_file.hpp>
 #include <ripieno/framework/training/precision.hpp>
 #include <tuple>
@@ -20,7 +21,7 @@
 namespace ripieno {
 namespace {
 
-std::int64_t planned_steps(const TrainConfig& config, double sample_rate) {
+std::int64_t planned_steps(const TrainConfig& config, const SamplerPlan& sampler, std::int64_t num_examples) {
   if (config.steps.has_value() == config.epochs.has_value()) {
     throw UsageError("the length of training is not clear", "exactly one of --steps and --epochs must be given");
   }
@@ -28,7 +29,7 @@ std::int64_t planned_steps(const TrainConfig& config, double sample_rate) {
   if (!(*config.epochs > 0) || !std::isfinite(*config.epochs)) {
     throw UsageError("--epochs is " + format_double(*config.epochs), "must be finite and positive");
   }
-  return static_cast<std::int64_t>(std::ceil(*config.epochs / sample_rate));
+  return steps_of_epochs(*config.epochs, sampler, num_examples, config.expected_batch);
 }
 
 /// The model, and the ledger's head of the one whose parameters it starts with.
@@ -119,7 +120,11 @@ PrivacyPlan make_plan(const TrainConfig& config, const RunInputs& inputs, int wo
                       .secure_seed = !config.insecure_seed.has_value(),
                       .clipping = clipping_kind(config.clipping),
                       .adaptive = config.adaptive};
-  options.steps = planned_steps(config, config.expected_batch / static_cast<double>(train.num_examples()));
+  options.sampler = sampler_of(config);
+  options.steps = planned_steps(config, options.sampler, train.num_examples());
+  const SamplingSchedule schedule(options.sampler, train.num_examples(), config.expected_batch, options.steps);
+  options.adjacency = schedule.adjacency();
+  options.strategy = strategy_of(config, schedule);
   if (config.target_epsilon) options.noise_multiplier = calibrate_plan(options, *config.target_epsilon);
   return PrivacyPlan(options);
 }

@@ -3,8 +3,11 @@
 #include <ripieno/accounting/base/text.hpp>
 #include <ripieno/accounting/cli/options.hpp>
 #include <ripieno/accounting/cli/value.hpp>
+#include <ripieno/accounting/ledger/sampler_plan.hpp>
+#include <ripieno/accounting/mechanisms/strategy_json.hpp>
 #include <ripieno/framework/models/model.hpp>
 #include <ripieno/framework/models/objective.hpp>
+#include <ripieno/framework/training/mechanism_options.hpp>
 #include <ripieno/framework/training/optimizer_options.hpp>
 #include <ripieno/framework/training/precision.hpp>
 #include <ripieno/framework/training/train_options.hpp>
@@ -54,7 +57,12 @@ void add_model(cli::Options& options, TrainConfig& config, std::vector<std::stri
            "of the forward and backward pass; clipping, sums and noise do not change");
 }
 
-void add_privacy(cli::Options& options, TrainConfig& config) {
+/// KEY=VALUE arguments as they were given.
+struct ArgumentTexts {
+  std::vector<std::string> model, mechanism, sampler, optimizer, schedule;
+};
+
+void add_privacy(cli::Options& options, TrainConfig& config, ArgumentTexts& arguments) {
   options.group("privacy")
       .add("expected-batch", config.expected_batch, "B",
            "expected examples in a batch; the sample rate is B over their number")
@@ -69,6 +77,12 @@ void add_privacy(cli::Options& options, TrainConfig& config) {
            "budget for K more steps, which those lost in a crash may use up")
       .add("clipping-norm", config.clipping_norm, "C", "bound on the L2 norm of one example's gradient")
       .required()
+      .add("mechanism", config.mechanism, "gaussian|mf:STRATEGY",
+           "independent noise, or noise correlated between steps by a strategy: " + join(accounting::strategy_names()))
+      .add("mechanism-arg", arguments.mechanism, "KEY=VALUE", mechanism_help())
+      .add_choice("sampler", config.sampler, sampler_names(), "how steps draw examples; sequential: in a fixed order")
+      .add("sampler-arg", arguments.sampler, "KEY=VALUE", "of cyclic-poisson: parts; of min-separated: separation")
+      .add("max-batch", config.max_batch, "B", "keep a random B of a larger Poisson draw")
       .add_choice("noise-from", config.noise_from, {"every-rank", "rank0"},
                   "every rank makes the same noise, or rank 0 makes it and broadcasts the noised sum")
       .add_choice("clipping", config.clipping, {"fixed", "adaptive", "per-layer", "automatic"},
@@ -82,11 +96,6 @@ void add_privacy(cli::Options& options, TrainConfig& config) {
       .add("insecure-seed", config.insecure_seed, "N",
            "for tests: fixes draws and noise, so that the run is NOT PRIVATE");
 }
-
-/// KEY=VALUE texts, as they were given.
-struct ArgumentTexts {
-  std::vector<std::string> model, optimizer, schedule;
-};
 
 void add_optimizer(cli::Options& options, TrainConfig& config, ArgumentTexts& arguments) {
   options.group("optimizer")
@@ -190,7 +199,7 @@ bool parse_train_options(std::span<const std::string> arguments, TrainConfig& co
   ArgumentTexts arguments_of;
   add_data(options, config);
   add_model(options, config, arguments_of.model);
-  add_privacy(options, config);
+  add_privacy(options, config, arguments_of);
   add_optimizer(options, config, arguments_of);
   std::string checkpoint_every = "600s";
   add_training(options, config, checkpoint_every);
@@ -211,6 +220,8 @@ bool parse_train_options(std::span<const std::string> arguments, TrainConfig& co
   config.model_args = key_values("--model-arg", arguments_of.model);
   config.optimizer_args = key_values("--optimizer-arg", arguments_of.optimizer);
   config.schedule_args = key_values("--schedule-arg", arguments_of.schedule);
+  config.mechanism_args = key_values("--mechanism-arg", arguments_of.mechanism);
+  config.sampler_args = key_values("--sampler-arg", arguments_of.sampler);
   config.quiet = options.given("quiet");
   if (config.memory_budget_mib <= 0 || config.memory_budget_mib > k_largest_budget_mib)
     throw UsageError("--memory-budget is " + std::to_string(config.memory_budget_mib), "must be from 1 to 2^30");

@@ -1,0 +1,156 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <ripieno/accounting/base/error.hpp>
+#include <ripieno/accounting/base/text.hpp>
+#include <ripieno/accounting/cli/value.hpp>
+#include <ripieno/accounting/mechanisms/optimise.hpp>
+#include <ripieno/accounting/mechanisms/strategy_json.hpp>
+#include <ripieno/framework/training/mechanism_options.hpp>
+#include <ripieno/io/matrix_file.hpp>
+#include <set>
+
+namespace ripieno {
+namespace {
+
+using Arguments = std::map<std::string, std::string>;
+
+constexpr const char* k_independent = "gaussian";
+constexpr const char* k_correlated_prefix = "mf:";
+constexpr std::int64_t k_default_bands = 32;
+constexpr std::int64_t k_default_buffers = 10;
+
+/// KEY=VALUE arguments of one option, each to be taken once; what is left over is an error.
+class ArgumentReader {
+ public:
+  ArgumentReader(std::string option, std::string owner, const Arguments& arguments)
+      : option_(std::move(option)), owner_(std::move(owner)), arguments_(arguments) {}
+
+  template <class T>
+  T take(const char* name, T otherwise) {
+    known_.insert(name);
+    const auto found = arguments_.find(name);
+    if (found != arguments_.end()) cli::read_value(option_ + " " + name, found->second, otherwise);
+    return otherwise;
+  }
+  template <class T>
+  T take(const char* name) {
+    if (!arguments_.contains(name)) {
+      throw UsageError(owner_ + " needs " + option_ + " " + name + "=...");
+    }
+    return take<T>(name, {});
+  }
+  /// UsageError for an argument that nobody took.
+  void finish() const {
+    for (const auto& [name, value] : arguments_) {
+      if (known_.contains(name)) continue;
+      const std::vector<std::string> known(known_.begin(), known_.end());
+      throw UsageError(option_ + " " + name + " does not apply to " + owner_,
+                       known.empty() ? "it takes none" : "it takes " + join(known));
+    }
+  }
+
+ private:
+  std::string option_, owner_;
+  const Arguments& arguments_;
+  std::set<std::string> known_;
+};
+
+/// Sums as SGD takes them, with the momentum that the optimizer has.
+accounting::Workload workload_of(double momentum) {
+  return momentum > 0 ? accounting::Workload{{1, momentum}} : accounting::Workload{};
+}
+
+std::int64_t default_bands(const SamplingSchedule& schedule) {
+  return std::min({schedule.schema().min_separation, schedule.steps(), k_default_bands});
+}
+
+accounting::Strategy blt_of(const SamplingSchedule& schedule, std::int64_t buffers, double momentum) {
+  return accounting::optimal_blt(buffers, schedule.steps(), schedule.schema(), workload_of(momentum));
+}
+
+accounting::Strategy make_strategy(const std::string& name, ArgumentReader& arguments, const SamplingSchedule& schedule,
+                                   double momentum) {
+  if (name == "identity") return accounting::IdentityStrategy{};
+  if (name == "blt") {
+    const auto buffers = arguments.take<std::int64_t>("buffers", k_default_buffers);
+    return blt_of(schedule, buffers, arguments.take("momentum", momentum));
+  }
+  if (name == "band-mf") {
+    const auto bands = arguments.take<std::int64_t>("bands", default_bands(schedule));
+    return accounting::optimal_band_mf(bands, schedule.steps(), workload_of(arguments.take("momentum", momentum)));
+  }
+  if (name == "bsr") {
+    return accounting::BsrStrategy{arguments.take<std::int64_t>("bandwidth", default_bands(schedule)),
+                                   arguments.take("alpha", 1.0), arguments.take("beta", momentum)};
+  }
+  if (name == "bisr") {
+    return accounting::BisrStrategy{arguments.take<std::int64_t>("bandwidth", 4),
+                                    arguments.take("normalised", true),
+                                    arguments.take("momentum", momentum),
+                                    {}};
+  }
+  if (name == "lambda-cgd") {
+    return accounting::LambdaCgdStrategy{arguments.take<double>("lambda"), arguments.take("normalised", true)};
+  }
+  if (name == "dense") {
+    const auto file = arguments.take<std::string>("file");
+    io::Matrix matrix = io::read_matrix(file, arguments.take<std::string>("dataset", "matrix"));
+    if (matrix.rows != matrix.columns) {
+      throw DataError("the matrix in " + file + " has " + std::to_string(matrix.rows) + " rows and " +
+                      std::to_string(matrix.columns) + " columns");
+    }
+    return accounting::DenseStrategy{matrix.rows, std::move(matrix.values)};
+  }
+  throw UsageError("mechanism mf:" + name + " is not available",
+                   "available: gaussian, mf: with one of " + join(accounting::strategy_names()));
+}
+
+}  // namespace
+
+SamplerPlan sampler_of(const TrainConfig& config) {
+  SamplerPlan sampler{.kind = sampler_kind(config.sampler)};
+  if (config.max_batch && sampler.kind == SamplerKind::poisson) sampler.kind = SamplerKind::truncated_poisson;
+  ArgumentReader arguments("--sampler-arg", "--sampler " + config.sampler, config.sampler_args);
+  if (sampler.kind == SamplerKind::cyclic_poisson) sampler.parts = arguments.take<std::int64_t>("parts");
+  if (sampler.kind == SamplerKind::min_separated) sampler.separation = arguments.take<std::int64_t>("separation");
+  arguments.finish();
+  if (sampler.kind == SamplerKind::truncated_poisson) {
+    if (!config.max_batch) throw UsageError("--sampler truncated-poisson needs --max-batch");
+    sampler.max_batch = *config.max_batch;
+  } else if (config.max_batch) {
+    throw UsageError("--max-batch does not apply to --sampler " + config.sampler, "it cuts Poisson draws");
+  }
+  return sampler;
+}
+
+std::int64_t steps_of_epochs(double epochs, const SamplerPlan& sampler, std::int64_t num_examples,
+                             double expected_batch) {
+  if (sampler.kind != SamplerKind::sequential) {
+    return static_cast<std::int64_t>(std::ceil(epochs / (expected_batch / static_cast<double>(num_examples))));
+  }
+  // A pass leaves out what does not fill a batch.
+  return static_cast<std::int64_t>(std::ceil(epochs * std::floor(static_cast<double>(num_examples) / expected_batch)));
+}
+
+std::optional<accounting::Strategy> strategy_of(const TrainConfig& config, const SamplingSchedule& schedule) {
+  ArgumentReader arguments("--mechanism-arg", "--mechanism " + config.mechanism, config.mechanism_args);
+  std::optional<accounting::Strategy> strategy;
+  if (config.mechanism.starts_with(k_correlated_prefix)) {
+    strategy = make_strategy(config.mechanism.substr(std::string(k_correlated_prefix).size()), arguments, schedule,
+                             config.momentum);
+  } else if (config.mechanism != k_independent) {
+    throw UsageError("mechanism '" + config.mechanism + "' is not available",
+                     "available: gaussian, mf: with one of " + join(accounting::strategy_names()));
+  }
+  arguments.finish();
+  return strategy;
+}
+
+std::string mechanism_help() {
+  return "KEY=VALUE of a strategy: blt: buffers (at most), momentum; band-mf: bands, momentum; bsr: bandwidth, alpha, "
+         "beta; bisr: bandwidth, momentum, normalised; lambda-cgd: lambda, normalised; dense: file, dataset (of HDF5). "
+         "Momentum and beta are the optimizer's unless given";
+}
+
+}  // namespace ripieno
