@@ -123,12 +123,18 @@ MFNoiseState MFGaussianNoise::init(std::int64_t begin) const {
 
 std::pair<Noised<PyTree>, MFNoiseState> MFGaussianNoise::operator()(const Clipped<PyTree>& clipped,
                                                                     MFNoiseState state) const {
+  return noised(clipped, std::move(state), std::nullopt);
+}
+
+std::pair<Noised<PyTree>, MFNoiseState> MFGaussianNoise::noised(const Clipped<PyTree>& clipped, MFNoiseState state,
+                                                                std::optional<double> white_stddev) const {
   white_.check_extent(clipped.extent());
   const std::optional<PerGroup>& groups = clipped.group_norms();
   const double all_bounds = groups ? groups->sum() : clipped.max_norm();
   const std::vector<std::string> paths = clipped.tree().paths();
+  const double whole = white_stddev ? *white_stddev * (1 + options_.rho) : white_.stddev(clipped.max_norm());
   const auto base_of = [&](const std::string& path) {
-    return groups ? white_.shared_stddev(groups->at(path), all_bounds) : white_.stddev(clipped.max_norm());
+    return groups ? white_.shared_stddev(groups->at(path), all_bounds) : whole;
   };
   const double norm = rows_.norm(state.step);
   std::vector<at::Tensor> leaves = clipped.tree().leaves();
@@ -147,8 +153,7 @@ std::pair<Noised<PyTree>, MFNoiseState> MFGaussianNoise::operator()(const Clippe
   PyTree noisy = clipped.tree().with_leaves(leaves);
   finish_step_(state);
   if (!groups) {
-    return {Noised<PyTree>(std::move(noisy), clipped.max_norm(), norm * white_.stddev(clipped.max_norm()),
-                           key_fingerprint(), clipped.extent()),
+    return {Noised<PyTree>(std::move(noisy), clipped.max_norm(), norm * whole, key_fingerprint(), clipped.extent()),
             std::move(state)};
   }
   std::vector<double> deviations;

@@ -87,6 +87,11 @@ class MFGaussianNoise {
 
  private:
   class Slice;
+  friend class SecondMomentMFNoise;
+
+  /// The call, where white noise has deviation `white_stddev` instead of what the options say.
+  [[nodiscard]] std::pair<Noised<PyTree>, MFNoiseState> noised(const Clipped<PyTree>& clipped, MFNoiseState state,
+                                                               std::optional<double> white_stddev) const;
 
   /// Buffers of one's own unless the caller gave them away.
   void check_state(const MFNoiseState& state, std::int64_t position, std::int64_t size) const;

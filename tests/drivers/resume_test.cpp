@@ -22,13 +22,6 @@ class ResumeTest : public TrainTest {
     return mpiexec(ranks) + train() + "--data " + data_ + small(changes) + " --out " + out(name);
   }
 
-  /// Starts the command, sends `signal` to its ranks once some steps are done, and waits for its end.
-  Outcome interrupted(const std::string& command, const std::string& name, const std::string& signal) const {
-    return run("bash -c '" + command + " & job=$!; for i in $(seq 3000); do [ $(cat " + out(name) +
-               "/operator.jsonl 2>/dev/null | wc -l) -gt 20 ] && break; sleep 0.02; done; pkill -" + signal +
-               " -f \"^" + RIPIENO_BIN_DIR + "/ripieno-train .*--out " + out(name) + "\"; wait $job'");
-  }
-
   [[nodiscard]] ledger::Ledger book(const std::string& name) const { return ledger::read(out(name) + "/ledger.jsonl"); }
   [[nodiscard]] Json result(const std::string& name) const {
     return Json::parse(read_file(folder_ / name / "result.json"));
@@ -38,7 +31,7 @@ class ResumeTest : public TrainTest {
 };
 
 TEST_F(ResumeTest, AfterACleanStopTheRunContinuesBitForBit) {
-  const Outcome stopped = interrupted(command(2, "a"), "a", "USR1");
+  const Outcome stopped = interrupted_ranks(command(2, "a"), "a", "USR1");
   ASSERT_EQ(stopped.code, static_cast<int>(ExitCode::checkpointed)) << stopped.output;
   ASSERT_LT(book("a").charged(), 800);
   const Outcome resumed = run(command(2, "a"));
@@ -51,7 +44,7 @@ TEST_F(ResumeTest, AfterACleanStopTheRunContinuesBitForBit) {
 
 TEST_F(ResumeTest, AdaptiveClippingContinuesBitForBit) {
   const std::map<std::string, std::string> adaptive{{"clipping", "adaptive"}, {"steps", "300"}};
-  const Outcome stopped = interrupted(command(2, "a", adaptive), "a", "USR1");
+  const Outcome stopped = interrupted_ranks(command(2, "a", adaptive), "a", "USR1");
   ASSERT_EQ(stopped.code, static_cast<int>(ExitCode::checkpointed)) << stopped.output;
   ASSERT_EQ(run(command(2, "a", adaptive)).code, 0);
   ASSERT_EQ(run(command(2, "b", adaptive)).code, 0);
@@ -64,7 +57,7 @@ TEST_F(ResumeTest, AdaptiveClippingContinuesBitForBit) {
 
 TEST_F(ResumeTest, Invariant_P4_AfterACrashLostStepsStayCountedAndAreDoneAgainUnderFreshKeys) {
   const std::map<std::string, std::string> reserve{{"reserve-steps", "800"}};
-  const Outcome killed = interrupted(command(2, "a", reserve), "a", "KILL");
+  const Outcome killed = interrupted_ranks(command(2, "a", reserve), "a", "KILL");
   ASSERT_NE(killed.code, 0);
   const std::int64_t recorded = book("a").charged();
   ASSERT_LT(recorded, 800);
@@ -83,7 +76,7 @@ TEST_F(ResumeTest, Invariant_P4_AfterACrashLostStepsStayCountedAndAreDoneAgainUn
 }
 
 TEST_F(ResumeTest, WithoutAReserveTheBudgetHoldsAndTrainingEndsEarlier) {
-  ASSERT_NE(interrupted(command(1, "a", {{"checkpoint-every", "0"}}), "a", "KILL").code, 0);
+  ASSERT_NE(interrupted_ranks(command(1, "a", {{"checkpoint-every", "0"}}), "a", "KILL").code, 0);
   const std::int64_t lost = book("a").charged();
   ASSERT_GT(lost, 0);
   const Outcome resumed = run(command(1, "a"));
@@ -94,7 +87,7 @@ TEST_F(ResumeTest, WithoutAReserveTheBudgetHoldsAndTrainingEndsEarlier) {
 }
 
 TEST_F(ResumeTest, TheWorldSizeMayChange) {
-  ASSERT_EQ(interrupted(command(2, "a"), "a", "TERM").code, static_cast<int>(ExitCode::checkpointed));
+  ASSERT_EQ(interrupted_ranks(command(2, "a"), "a", "TERM").code, static_cast<int>(ExitCode::checkpointed));
   const Outcome resumed = run(command(4, "a"));
   ASSERT_EQ(resumed.code, 0) << resumed.output;
   const ledger::Ledger after = book("a");
@@ -104,7 +97,7 @@ TEST_F(ResumeTest, TheWorldSizeMayChange) {
 }
 
 TEST_F(ResumeTest, ADamagedCheckpointIsPassedOver) {
-  ASSERT_EQ(interrupted(command(1, "a", {{"reserve-steps", "100"}}), "a", "USR1").code, 85);
+  ASSERT_EQ(interrupted_ranks(command(1, "a", {{"reserve-steps", "100"}}), "a", "USR1").code, 85);
   std::vector<fs::path> checkpoints;
   for (const auto& entry : fs::directory_iterator(folder_ / "a/checkpoints")) checkpoints.push_back(entry.path());
   std::ranges::sort(checkpoints);
@@ -125,7 +118,7 @@ TEST_F(ResumeTest, ADamagedCheckpointIsPassedOver) {
 }
 
 TEST_F(ResumeTest, AnotherPlanAShorterLedgerAndAFinishedRunAreRefused) {
-  ASSERT_EQ(interrupted(command(1, "a"), "a", "USR1").code, 85);
+  ASSERT_EQ(interrupted_ranks(command(1, "a"), "a", "USR1").code, 85);
   const std::string before = read_file(folder_ / "a/ledger.jsonl");
 
   const Outcome other = run(command(1, "a", {{"noise-multiplier", "0.7"}}));

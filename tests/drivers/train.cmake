@@ -2,6 +2,7 @@ ripieno_add_training_test(reproducible_test DRIVERS ripieno-train ripieno-privac
 ripieno_add_training_test(train_test DRIVERS ripieno-train ripieno-privacy LINK ripieno_io)
 ripieno_add_training_test(resume_test DRIVERS ripieno-train LINK ripieno_io ripieno_ledger)
 ripieno_add_training_test(optimizer_options_test DRIVERS ripieno-train LINK ripieno_io)
+ripieno_add_training_test(mechanism_test DRIVERS ripieno-train ripieno-privacy LINK ripieno_io ripieno_ledger)
 ripieno_add_training_test(run_options_test DRIVERS ripieno-train LINK ripieno_io ripieno_ledger)
 ripieno_add_training_test(data_options_test DRIVERS ripieno-train ripieno-dataset LINK ripieno_io)
 

@@ -125,6 +125,16 @@ class TrainTest : public ::testing::Test {
                " $job; wait $job'");
   }
 
+  /// Starts the command, sends `signal` to its ranks once the run has done more than `steps`, which its operator log
+  /// tells, and waits for its end.
+  [[nodiscard]] Outcome interrupted_ranks(const std::string& command, const std::string& name,
+                                          const std::string& signal, int steps = 20) const {
+    return run("bash -c '" + command + " & job=$!; for i in $(seq 3000); do [ $(cat " + out(name) +
+               "/operator.jsonl 2>/dev/null | wc -l) -gt " + std::to_string(steps) +
+               " ] && break; sleep 0.02; done; pkill -" + signal + " -f \"^" + RIPIENO_BIN_DIR +
+               "/ripieno-train .*--out " + out(name) + "\"; wait $job'");
+  }
+
   /// Number of step records in a ledger.
   static std::int64_t records(const std::string& ledger) {
     std::int64_t count = 0;

@@ -22,11 +22,14 @@ class Builder {
     append(header_text({options.dataset_id, options.num_examples}));
   }
 
-  Builder& segment(const PlanOptions& options = plan_options(), std::int64_t first_step = 0, char nonce = 'a') {
+  Builder& segment(const PlanOptions& options = plan_options(), std::int64_t first_step = 0, char nonce = 'a',
+                   char pattern = 'd') {
+    const PrivacyPlan plan(options);
     const SegmentHeader header{.index = ++segments_,
-                               .plan = PrivacyPlan(options),
+                               .plan = plan,
                                .nonce_hash = std::string(32, nonce),
                                .first_step = first_step,
+                               .pattern = plan.has_pattern() ? std::string(32, pattern) : std::string(),
                                .torn_bytes = static_cast<std::int64_t>(torn_.size()),
                                .build = this_build()};
     append(segment_text(header));
