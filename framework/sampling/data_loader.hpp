@@ -9,7 +9,7 @@
 #include <optional>
 
 #include <ripieno/framework/sampling/batch.hpp>
-#include <ripieno/framework/sampling/sampler.hpp>
+#include <ripieno/framework/sampling/poisson.hpp>
 #include <ripieno/framework/sampling/shard.hpp>
 
 namespace ripieno {

@@ -26,7 +26,9 @@ ClippedPair<PyTree> zeros() {
   return {Clipped<PyTree>(tree, 1.0, Extent::global), Clipped<PyTree>(tree, 0.5, Extent::global)};
 }
 
-double stddev_of(const PyTree& tree) { return tree["w"].to(at::kDouble).square().mean().sqrt().item<double>(); }
+double stddev_of(const PyTree& tree) {
+  return at::Tensor(tree["w"]).to(at::kDouble).square().mean().sqrt().item<double>();
+}
 
 TEST(SecondMomentMFNoise, SharesNoiseByBoundsAndColumnNorms) {
   const LambdaCgdStrategy second{0.95, false};
@@ -58,14 +60,14 @@ TEST(SecondMomentMFNoise, TheStreamsAreIndependentAndGoOn) {
 TEST(SecondMomentMFNoise, RefusesGroupsAndNoNoise) {
   MFGaussianNoiseOptions silent = options();
   silent.noise_multiplier = 0;
-  EXPECT_THROW(mf_gaussian_noise(zeros().first.tree(), silent, LambdaCgdStrategy{0.5}), UsageError);
+  EXPECT_THROW((void)mf_gaussian_noise(zeros().first.tree(), silent, LambdaCgdStrategy{0.5}), UsageError);
   MFGaussianNoiseOptions keyless = options();
   keyless.key.reset();
-  EXPECT_THROW(mf_gaussian_noise(zeros().first.tree(), keyless, LambdaCgdStrategy{0.5}), UsageError);
+  EXPECT_THROW((void)mf_gaussian_noise(zeros().first.tree(), keyless, LambdaCgdStrategy{0.5}), UsageError);
   const PyTree tree{{"w", at::zeros({4})}};
   const Clipped<PyTree> grouped(tree, per_layer(tree, 1.0), Extent::global);
   auto [noise, state] = mf_gaussian_noise(tree, options(), LambdaCgdStrategy{0.5});
-  EXPECT_THROW(noise({grouped, Clipped<PyTree>(tree, 1, Extent::global)}, state), UsageError);
+  EXPECT_THROW((void)noise({grouped, Clipped<PyTree>(tree, 1, Extent::global)}, state), UsageError);
 }
 
 }  // namespace
