@@ -2,6 +2,8 @@
 // of Poisson draws. All rows of a round run one after the other, so that a busy machine hurts all alike; the figures
 // are medians over the rounds, the ratios medians of the ratios within a round.
 //   bench-noise [--rounds 11] [--mib 128]
+// or of correlated noise by strategy, for a million and a hundred million parameters:
+//   bench-noise --strategies [--rounds 11]
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
@@ -18,6 +20,8 @@
 #include <ripieno/framework/random/coins.hpp>
 #include <ripieno/framework/random/kernels.hpp>
 #include <ripieno/framework/random/normal.hpp>
+
+#include "noise_strategies.hpp"
 
 namespace {
 
@@ -110,6 +114,8 @@ void draw_figures(int rounds) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  const bool strategies = argc > 1 && std::string_view(argv[1]) == "--strategies";
+  if (strategies) --argc, ++argv;
   int rounds = 11;
   std::int64_t mib = 128;
   for (int i = 1; i + 1 < argc; i += 2) {
@@ -117,6 +123,11 @@ int main(int argc, char** argv) {
     if (std::string_view(argv[i]) == "--mib") mib = std::max(1, std::atoi(argv[i + 1]));
   }
   std::printf("instruction set: %s\n", random_detail::fastest_kernels().name);
+  if (strategies) {
+    strategy_figures(1'000'000, 1, rounds);
+    strategy_figures(100'000'000, 2, std::min(rounds, 3));
+    return 0;
+  }
   for (const int threads : {1, 2}) noise_figures(mib << 20, threads, rounds);
   draw_figures(rounds);
   return 0;

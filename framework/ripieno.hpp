@@ -23,12 +23,14 @@
 #include <ripieno/framework/functional/script_function.hpp>
 #include <ripieno/framework/models/model.hpp>
 #include <ripieno/framework/noise/gaussian_noise.hpp>
+#include <ripieno/framework/noise/mf_second_moment_noise.hpp>
 #include <ripieno/framework/optim/optimizers.hpp>
 #include <ripieno/framework/optim/schedules.hpp>
 #include <ripieno/framework/profiling/perf_state.hpp>
 #include <ripieno/framework/sampling/data_loader.hpp>
 #include <ripieno/framework/sampling/dataset.hpp>
 #include <ripieno/framework/sampling/poisson.hpp>
+#include <ripieno/framework/sampling/samplers.hpp>
 #include <ripieno/framework/sampling/shard.hpp>
 #include <ripieno/framework/sampling/shard_dataset.hpp>
 #include <ripieno/framework/training/contract.hpp>

@@ -16,8 +16,6 @@
 
 namespace ripieno {
 
-namespace {}  // namespace
-
 RunReports::RunReports(const TrainConfig& config, const PrivacyPlan& plan, bool writes)
     : config_(config),
       plan_(plan),
@@ -26,6 +24,9 @@ RunReports::RunReports(const TrainConfig& config, const PrivacyPlan& plan, bool 
       metrics_period_(std::max<std::int64_t>(1, plan.steps() / 100)),
       start_(Clock::now()) {
   if (!writes_) return;
+  if (const auto& strategy = plan.options().strategy) {
+    row_norms_ = accounting::Encoder(*strategy, plan.steps()).noise_row_norms();
+  }
   odometer_.emplace(config.out / "ledger.jsonl");
   metrics_ = JsonLines(config.out / "metrics.jsonl", Visibility::published);
   if (config.operator_log) operator_log_ = JsonLines(config.out / "operator.jsonl", Visibility::operator_only);
@@ -45,12 +46,14 @@ void RunReports::step_done(const TrainingState& state, std::int64_t records, con
                        {"seconds", seconds()}});
   if (steps % metrics_period_ != 0 && steps != plan_.steps()) return;
   const double elapsed_s = seconds();
+  const double row_norm = row_norms_.empty() ? 1 : row_norms_.at(static_cast<std::size_t>(steps - 1));
+  const double noise_stddev = plan_.noise_stddev(clipping_norm) * row_norm;
   metrics_.write({{"step", steps},
                   {"ledger_records", records},
                   {"epsilon", odometer_->epsilon(records)},
                   {"clipping_norm", clipping_norm},
-                  {"noise_stddev_sum", plan_.noise_stddev(clipping_norm)},
-                  {"noise_stddev_mean", plan_.noise_stddev(clipping_norm) / plan_.expected_batch()},
+                  {"noise_stddev_sum", noise_stddev},
+                  {"noise_stddev_mean", noise_stddev / plan_.expected_batch()},
                   {"lr", rate_.at(steps - 1)},
                   {"seconds", elapsed_s},
                   {"expected_examples_per_second", plan_.expected_batch() * static_cast<double>(steps) / elapsed_s}});

@@ -44,6 +44,7 @@ class RunReports {
   bool writes_;
   optim::LearningRate rate_;
   std::int64_t metrics_period_;
+  std::vector<double> row_norms_;  // of correlated noise, over white noise; empty where it is independent
   Clock::time_point start_;
   std::optional<Odometer> odometer_;
   JsonLines metrics_;
