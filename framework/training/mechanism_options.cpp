@@ -7,6 +7,7 @@
 #include <ripieno/accounting/mechanisms/optimise.hpp>
 #include <ripieno/accounting/mechanisms/strategy_json.hpp>
 #include <ripieno/framework/training/mechanism_options.hpp>
+#include <ripieno/framework/training/optimizer_options.hpp>
 #include <ripieno/io/matrix_file.hpp>
 #include <set>
 
@@ -56,17 +57,18 @@ class ArgumentReader {
   std::set<std::string> known_;
 };
 
-/// Sums as SGD takes them, with the momentum that the optimizer has.
-accounting::Workload workload_of(double momentum) {
-  return momentum > 0 ? accounting::Workload{{1, momentum}} : accounting::Workload{};
+/// Sums as SGD takes them with this momentum, weighed by the learning rate of each step.
+accounting::Workload workload_of(const TrainConfig& config, std::int64_t steps, double momentum) {
+  accounting::Workload workload;
+  if (momentum > 0) workload.ratios.push_back(momentum);
+  if (config.schedule == "constant") return workload;
+  const optim::LearningRate rate = learning_rate(config, steps);
+  for (std::int64_t step = 0; step < steps; ++step) workload.learning_rates.push_back(rate.at(step));
+  return workload;
 }
 
 std::int64_t default_bands(const SamplingSchedule& schedule) {
   return std::min({schedule.schema().min_separation, schedule.steps(), k_default_bands});
-}
-
-accounting::Strategy blt_of(const SamplingSchedule& schedule, std::int64_t buffers, double momentum) {
-  return accounting::optimal_blt(buffers, schedule.steps(), schedule.schema(), workload_of(momentum));
 }
 
 accounting::Strategy make_strategy(const std::string& name, ArgumentReader& arguments, const SamplingSchedule& schedule,
@@ -74,11 +76,12 @@ accounting::Strategy make_strategy(const std::string& name, ArgumentReader& argu
   if (name == "identity") return accounting::IdentityStrategy{};
   if (name == "blt") {
     const auto buffers = arguments.take<std::int64_t>("buffers", k_default_buffers);
-    return blt_of(schedule, buffers, arguments.take("momentum", momentum));
+    return accounting::optimal_blt(buffers, schedule.steps(), schedule.schema(),
+                                   workload(arguments.take("momentum", momentum)));
   }
   if (name == "band-mf") {
     const auto bands = arguments.take<std::int64_t>("bands", default_bands(schedule));
-    return accounting::optimal_band_mf(bands, schedule.steps(), workload_of(arguments.take("momentum", momentum)));
+    return accounting::optimal_band_mf(bands, schedule.steps(), workload(arguments.take("momentum", momentum)));
   }
   if (name == "bsr") {
     return accounting::BsrStrategy{arguments.take<std::int64_t>("bandwidth", default_bands(schedule)),
@@ -137,8 +140,8 @@ std::optional<accounting::Strategy> strategy_of(const TrainConfig& config, const
   ArgumentReader arguments("--mechanism-arg", "--mechanism " + config.mechanism, config.mechanism_args);
   std::optional<accounting::Strategy> strategy;
   if (config.mechanism.starts_with(k_correlated_prefix)) {
-    strategy = make_strategy(config.mechanism.substr(std::string(k_correlated_prefix).size()), arguments, schedule,
-                             config.momentum);
+    strategy =
+        make_strategy(config.mechanism.substr(std::string(k_correlated_prefix).size()), arguments, schedule, config);
   } else if (config.mechanism != k_independent) {
     throw UsageError("mechanism '" + config.mechanism + "' is not available",
                      "available: gaussian, mf: with one of " + join(accounting::strategy_names()));
