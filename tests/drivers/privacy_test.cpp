@@ -21,14 +21,17 @@ struct Outcome {
   std::string output;  ///< standard output, or standard error where asked for
 };
 
-Outcome run(const std::string& arguments, const char* redirection = "2>/dev/null") {
-  const std::string command = std::string(RIPIENO_BIN_DIR "/ripieno-privacy ") + arguments + " " + redirection;
+Outcome output_of(const std::string& command) {
   Outcome outcome;
   FILE* pipe = ::popen(command.c_str(), "r");
   char buffer[4096];
   for (std::size_t n = 0; (n = std::fread(buffer, 1, sizeof buffer, pipe)) > 0;) outcome.output.append(buffer, n);
   outcome.code = WEXITSTATUS(::pclose(pipe));
   return outcome;
+}
+
+Outcome run(const std::string& arguments, const char* redirection = "2>/dev/null") {
+  return output_of(std::string(RIPIENO_BIN_DIR "/ripieno-privacy ") + arguments + " " + redirection);
 }
 
 Outcome run_for_error(const std::string& arguments) { return run(arguments, "2>&1 >/dev/null"); }
@@ -125,6 +128,23 @@ TEST(PrivacyDriver, WritesAPage) {
   EXPECT_THAT(contents(page), StartsWith("<!DOCTYPE html>"));
   EXPECT_THAT(contents(page), HasSubstr("at δ = 1e-06"));
   EXPECT_EQ(run("analyze " + path + " --html /nonexistent/page.html").code, 3);
+}
+
+// What bash offers after these words, the last of which is not yet whole.
+std::string completed(const std::string& words) {
+  const std::string script = "source " RIPIENO_SOURCE_DIR "/drivers/completion.bash; COMP_WORDS=(ripieno-privacy " +
+                             words +
+                             "); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _ripieno " RIPIENO_BIN_DIR
+                             "/ripieno-privacy \"${COMP_WORDS[-1]}\"; echo \"${COMPREPLY[@]}\"";
+  return output_of("bash -c '" + script + "'").output;
+}
+
+TEST(PrivacyDriver, BashCompletesCommandsAndTheirOptions) {
+  EXPECT_EQ(completed("ana"), "analyze\n");
+  EXPECT_EQ(completed("epsilon --sam"), "--sample-rate\n");
+  EXPECT_EQ(completed("analyze --delta 1e-5 --h"), "--html --help\n");
+  EXPECT_EQ(completed("epsilon --no-such"), "\n");
+  EXPECT_EQ(completed("analyze run/led"), "\n") << "file names are left to bash";
 }
 
 TEST(PrivacyDriver, TellsHowManyStepsAreLeft) {
