@@ -72,7 +72,9 @@ std::int64_t default_bands(const SamplingSchedule& schedule) {
 }
 
 accounting::Strategy make_strategy(const std::string& name, ArgumentReader& arguments, const SamplingSchedule& schedule,
-                                   double momentum) {
+                                   const TrainConfig& config) {
+  const double momentum = config.optimizer == "sgd" ? config.momentum : 0;
+  const auto workload = [&](double m) { return workload_of(config, schedule.steps(), m); };
   if (name == "identity") return accounting::IdentityStrategy{};
   if (name == "blt") {
     const auto buffers = arguments.take<std::int64_t>("buffers", k_default_buffers);
