@@ -39,7 +39,7 @@ struct Window {
 class Loop {
  public:
   Loop(const TrainConfig& config, std::int64_t parameters, Ledger& ledger, const RunSecret& secret)
-      : ledger_(ledger), saver_(config, secret, "benchmark", true) {
+      : ledger_(ledger), saver_(config, secret, secret, "benchmark", true) {
     const auto tree = [parameters](double value) {
       return PyTree{{"weight", at::full({parameters}, value, at::kFloat)}};
     };
