@@ -64,38 +64,44 @@ Workload tanh_network(std::int64_t batch_size) {
       }};
 }
 
-constexpr std::int64_t k_width = 256, k_heads = 4, k_length = 64, k_vocabulary = 5000;
-constexpr int k_blocks = 4;
+struct TransformerSize {
+  std::int64_t width, heads, length, vocabulary;
+  int blocks;
+};
 
-at::Tensor attention(const at::Tensor& x, const PyTree& p) {
+at::Tensor attention(const at::Tensor& x, const PyTree& p, const TransformerSize& size) {
   const std::int64_t n = x.size(0);
-  const auto qkv =
-      linear(x, p["qkv"]).view({n, k_length, 3, k_heads, k_width / k_heads}).permute({2, 0, 3, 1, 4}).unbind(0);
+  const auto qkv = linear(x, p["qkv"])
+                       .view({n, size.length, 3, size.heads, size.width / size.heads})
+                       .permute({2, 0, 3, 1, 4})
+                       .unbind(0);
   const at::Tensor mixed = at::scaled_dot_product_attention(qkv[0], qkv[1], qkv[2]);
-  return linear(mixed.transpose(1, 2).reshape({n, k_length, k_width}), p["out"]);
+  return linear(mixed.transpose(1, 2).reshape({n, size.length, size.width}), p["out"]);
 }
 
-Workload transformer(std::int64_t batch_size) {
+Workload transformer(const TransformerSize& size, std::int64_t batch_size) {
+  const std::int64_t width = size.width;
   PyTree::List blocks;
-  for (int i = 0; i < k_blocks; ++i)
-    blocks.push_back(PyTree{{"norm1", norm(k_width)},
-                            {"qkv", layer({3 * k_width, k_width})},
-                            {"out", layer({k_width, k_width})},
-                            {"norm2", norm(k_width)},
-                            {"wide", layer({4 * k_width, k_width})},
-                            {"narrow", layer({k_width, 4 * k_width})}});
-  return {"transformer 256 x 4, 32 x 64",
-          PyTree{{"table", at::randn({k_vocabulary, k_width})},
-                 {"positions", at::randn({k_length, k_width}) * 0.1},
+  for (int i = 0; i < size.blocks; ++i)
+    blocks.push_back(PyTree{{"norm1", norm(width)},
+                            {"qkv", layer({3 * width, width})},
+                            {"out", layer({width, width})},
+                            {"norm2", norm(width)},
+                            {"wide", layer({4 * width, width})},
+                            {"narrow", layer({width, 4 * width})}});
+  return {"transformer " + std::to_string(width) + " x " + std::to_string(size.blocks) + ", " +
+              std::to_string(batch_size) + " x " + std::to_string(size.length),
+          PyTree{{"table", at::randn({size.vocabulary, width})},
+                 {"positions", at::randn({size.length, width}) * 0.1},
                  {"blocks", PyTree(std::move(blocks))},
-                 {"norm", norm(k_width)},
-                 {"head", layer({10, k_width})}},
-          {at::randint(k_vocabulary, {batch_size, k_length}, at::kLong), labels(batch_size)},
-          [](const PyTree& p, std::span<const at::Tensor> batch) {
+                 {"norm", norm(width)},
+                 {"head", layer({10, width})}},
+          {at::randint(size.vocabulary, {batch_size, size.length}, at::kLong), labels(batch_size)},
+          [size](const PyTree& p, std::span<const at::Tensor> batch) {
             at::Tensor x = at::embedding(p["table"], batch[0]) + p["positions"].tensor();
-            for (int i = 0; i < k_blocks; ++i) {
+            for (int i = 0; i < size.blocks; ++i) {
               const PyTree& block = p["blocks"][static_cast<std::size_t>(i)];
-              x = x + attention(layer_norm(x, block["norm1"]), block);
+              x = x + attention(layer_norm(x, block["norm1"]), block, size);
               x = x + linear(at::gelu(linear(layer_norm(x, block["norm2"]), block["wide"])), block["narrow"]);
             }
             return cross_entropy(linear(layer_norm(x, p["norm"]).mean(1), p["head"]), batch[1]);
@@ -141,6 +147,36 @@ Workload residual_network(std::int64_t batch_size) {
       }};
 }
 
+/// Wide residual network 16-4 (Zagoruyko and Komodakis, 2016) with group normalisation in place of batch normalisation,
+/// as in De et al., "Unlocking high-accuracy differentially private image classification through scale" (2022).
+Workload wide_residual_network(std::int64_t batch_size) {
+  PyTree::List blocks;
+  std::int64_t in = 16;
+  for (const std::int64_t out : {64, 128, 256}) {
+    blocks.push_back(residual_block(in, out));
+    blocks.push_back(residual_block(out, out));
+    in = out;
+  }
+  return {sized("WRN-16-4, group norm", batch_size),
+          PyTree{{"stem", weight({16, 3, 3, 3})},
+                 {"norm", norm(in)},
+                 {"blocks", PyTree(std::move(blocks))},
+                 {"head", layer({10, in})}},
+          {at::randn({batch_size, 3, 32, 32}), labels(batch_size)},
+          [](const PyTree& p, std::span<const at::Tensor> batch) {
+            at::Tensor x = conv(batch[0], p["stem"], 1);
+            for (std::size_t i = 0; i < 6; ++i) {
+              const PyTree& block = p["blocks"][i];
+              const std::int64_t stride = i == 2 || i == 4 ? 2 : 1;
+              const at::Tensor h = at::relu(group_norm(conv(x, block["conv1"], stride), block["norm1"]));
+              x = group_norm(conv(h, block["conv2"], 1), block["norm2"]) + conv(x, block["skip"], stride);
+              x = at::relu(x);
+            }
+            x = at::relu(group_norm(x, p["norm"]));
+            return cross_entropy(linear(x.mean({2, 3}), p["head"]), batch[1]);
+          }};
+}
+
 Workload recurrent(std::int64_t batch_size) {
   constexpr std::int64_t length = 32, in = 64, hidden = 128;
   return {
@@ -160,11 +196,20 @@ Workload recurrent(std::int64_t batch_size) {
 using Maker = Workload (*)();
 
 const std::map<std::string, Maker>& makers() {
-  static const std::map<std::string, Maker> map{
-      {"mlp-256", [] { return perceptron(256); }},     {"mlp-2048", [] { return perceptron(2048); }},
-      {"cnn-256", [] { return tanh_network(256); }},   {"cnn-2048", [] { return tanh_network(2048); }},
-      {"transformer", [] { return transformer(32); }}, {"resnet", [] { return residual_network(64); }},
-      {"lstm", [] { return recurrent(64); }}};
+  static const std::map<std::string, Maker> map{{"mlp-256", [] { return perceptron(256); }},
+                                                {"mlp-2048", [] { return perceptron(2048); }},
+                                                {"cnn-256", [] { return tanh_network(256); }},
+                                                {"cnn-2048", [] { return tanh_network(2048); }},
+                                                {"transformer",
+                                                 [] {
+                                                   return transformer({256, 4, 64, 5000, 4}, 32);
+                                                 }},
+                                                {"resnet", [] { return residual_network(64); }},
+                                                {"lstm", [] { return recurrent(64); }},
+                                                {"wrn-16-4", [] { return wide_residual_network(128); }},
+                                                {"transformer-100m", [] {
+                                                   return transformer({768, 12, 128, 20000, 12}, 32);
+                                                 }}};
   return map;
 }
 
@@ -173,6 +218,11 @@ const std::map<std::string, Maker>& makers() {
 const std::vector<std::string>& workload_names() {
   static const std::vector<std::string> names{"mlp-256",     "mlp-2048", "cnn-256", "cnn-2048",
                                               "transformer", "resnet",   "lstm"};
+  return names;
+}
+
+const std::vector<std::string>& large_workload_names() {
+  static const std::vector<std::string> names{"wrn-16-4", "transformer-100m"};
   return names;
 }
 

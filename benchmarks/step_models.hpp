@@ -20,7 +20,10 @@ struct Workload {
 /// "mlp-256", "mlp-2048", "cnn-256", "cnn-2048", "transformer", "resnet", "lstm"
 [[nodiscard]] const std::vector<std::string>& workload_names();
 
-/// One of them; std::invalid_argument for another name.
+/// "wrn-16-4", "transformer-100m": too large for a processor to step through in a second.
+[[nodiscard]] const std::vector<std::string>& large_workload_names();
+
+/// One of all these; std::invalid_argument for another name.
 [[nodiscard]] Workload make_workload(const std::string& name);
 
 }  // namespace ripieno::benchmark

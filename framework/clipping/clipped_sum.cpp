@@ -63,17 +63,33 @@ class Accumulator {
   at::Tensor total_;
 };
 
-/// Counts and the loss of one microbatch, added to `sum`.
-void count(const MicrobatchResult& result, const ClippingRule& rule, ClippedSum& sum) {
+/// What one microbatch adds to the counts: clipped examples of each group, those clipped in some group, those that are
+/// not finite, and the loss of the others; float64, where the engine left its results.
+at::Tensor counts_of(const MicrobatchResult& result, const ClippingRule& rule) {
+  std::vector<at::Tensor> counts;
   at::Tensor in_some_group = at::zeros_like(result.finite);
   for (std::size_t group = 0; group < rule.num_groups(); ++group) {
     const at::Tensor clipped = result.group_norms[group].gt(rule.clipping_norm(group)).logical_and(result.finite);
-    sum.group_num_clipped[group] += clipped.sum().item<std::int64_t>();
+    counts.push_back(clipped.sum());
     in_some_group = in_some_group.logical_or(clipped);
   }
-  sum.num_clipped += in_some_group.sum().item<std::int64_t>();
-  sum.num_non_finite += result.finite.logical_not().sum().item<std::int64_t>();
-  sum.loss_sum += at::where(result.finite, result.losses, at::zeros_like(result.losses)).sum().item<double>();
+  counts.push_back(in_some_group.sum());
+  counts.push_back(result.finite.logical_not().sum());
+  for (at::Tensor& number : counts) number = number.to(at::kDouble);
+  counts.push_back(at::where(result.finite, result.losses, at::zeros_like(result.losses)).sum());
+  return at::stack(counts);
+}
+
+/// Takes the counts of all microbatches at once: on a device, reading each would wait for it.
+void take_counts(const std::vector<at::Tensor>& counts, const ClippingRule& rule, ClippedSum& sum) {
+  const at::Tensor total = at::stack(counts).sum(0).cpu();
+  const auto* number = total.const_data_ptr<double>();
+  for (std::size_t group = 0; group < rule.num_groups(); ++group) {
+    sum.group_num_clipped[group] = static_cast<std::int64_t>(*number++);
+  }
+  sum.num_clipped = static_cast<std::int64_t>(*number++);
+  sum.num_non_finite = static_cast<std::int64_t>(*number++);
+  sum.loss_sum = *number;
 }
 
 }  // namespace
@@ -141,14 +157,16 @@ ClippedSum clipped_sum(ClippingEngine& engine, const LossFn& loss, const PyTree&
     return sum;
   }
   Accumulator total;
+  std::vector<at::Tensor> counts;
   for (std::size_t k = 0; k + 1 < cuts.size(); ++k) {
     if (cuts[k] == cuts[k + 1]) continue;
     std::vector<at::Tensor> microbatch;
     for (const at::Tensor& tensor : batch) microbatch.push_back(tensor.narrow(0, cuts[k], cuts[k + 1] - cuts[k]));
     MicrobatchResult result = engine.clip(loss, params, microbatch, rule);
-    count(result, rule, sum);
+    counts.push_back(counts_of(result, rule));
     total.add(flat_sum(params, std::move(result.sum)));
   }
+  take_counts(counts, rule, sum);
   sum.flat = total.finish(dtype);
   return sum;
 }

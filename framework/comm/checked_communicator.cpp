@@ -26,9 +26,37 @@ const char* name(ReduceOp op) {
   return "unknown operation";
 }
 
+/// Collective. CommError on every rank unless all are about to make the same call.
+void check_same_call(const Communicator& communicator, std::string call) {
+  if (const std::optional<std::int64_t> step = current_step()) call += " at step " + std::to_string(*step);
+  const std::vector<std::string> calls = gather_texts(communicator, call);
+  if (std::ranges::all_of(calls, [&](const std::string& other) { return other == call; })) return;
+  throw CommError("the ranks' collective calls do not match", who_says_what(calls),
+                  "make the same calls in the same order on every rank");
+}
+
+class CheckedDeviceSums final : public DeviceSums {
+ public:
+  CheckedDeviceSums(DeviceSums& inner, const Communicator& communicator) : inner_(inner), communicator_(communicator) {}
+
+  void begin(const DeviceValues& values, cuda::Stream* stream) override {
+    check_same_call(communicator_, "sum of " + std::to_string(values.bytes()) + " bytes of the device");
+    inner_.begin(values, stream);
+  }
+  void hold_up(cuda::Stream* stream) override { inner_.hold_up(stream); }
+  void finish() override { inner_.finish(); }
+  void abort() noexcept override { inner_.abort(); }
+
+ private:
+  DeviceSums& inner_;
+  const Communicator& communicator_;
+};
+
 class CheckedCommunicator final : public Communicator {
  public:
-  explicit CheckedCommunicator(std::unique_ptr<Communicator> inner) : inner_(std::move(inner)) {}
+  explicit CheckedCommunicator(std::unique_ptr<Communicator> inner) : inner_(std::move(inner)) {
+    if (DeviceSums* const sums = inner_->device_sums()) device_sums_.emplace(*sums, *inner_);
+  }
 
   [[nodiscard]] int rank() const override { return inner_->rank(); }
   [[nodiscard]] int size() const override { return inner_->size(); }
@@ -67,6 +95,7 @@ class CheckedCommunicator final : public Communicator {
     check("barrier");
     inner_->barrier();
   }
+  [[nodiscard]] DeviceSums* device_sums() const override { return device_sums_ ? &*device_sums_ : nullptr; }
 
  private:
   template <class T>
@@ -92,15 +121,10 @@ class CheckedCommunicator final : public Communicator {
     return join(texts, " + ");
   }
 
-  void check(std::string call) const {
-    if (const std::optional<std::int64_t> step = current_step()) call += " at step " + std::to_string(*step);
-    const std::vector<std::string> calls = gather_texts(*inner_, call);
-    if (std::ranges::all_of(calls, [&](const std::string& other) { return other == call; })) return;
-    throw CommError("the ranks' collective calls do not match", who_says_what(calls),
-                    "make the same calls in the same order on every rank");
-  }
+  void check(std::string call) const { check_same_call(*inner_, std::move(call)); }
 
   std::unique_ptr<Communicator> inner_;
+  mutable std::optional<CheckedDeviceSums> device_sums_;
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <ripieno/framework/comm/device_sums.hpp>
 #include <span>
 #include <vector>
 
@@ -59,6 +60,9 @@ class Communicator {
 
   /// Collective. Returns once every rank has called it.
   virtual void barrier() const = 0;
+
+  /// Sums of arrays in device memory; null where the ranks work on their processors, or there is one rank.
+  [[nodiscard]] virtual DeviceSums* device_sums() const { return nullptr; }
 
  protected:
   Communicator() = default;

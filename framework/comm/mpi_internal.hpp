@@ -4,9 +4,11 @@
 
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <ripieno/framework/comm/communicator.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace ripieno {
 
@@ -77,6 +79,10 @@ class MpiCommunicator final : public Communicator {
   [[nodiscard]] std::vector<std::vector<std::byte>> allgather(std::span<const std::byte> bytes) const override;
   void barrier() const override;
 
+  /// What moves tensors of the ranks' devices.
+  void set_device_sums(std::unique_ptr<DeviceSums> sums) { device_sums_ = std::move(sums); }
+  [[nodiscard]] DeviceSums* device_sums() const override { return device_sums_.get(); }
+
   [[nodiscard]] MPI_Comm handle() const { return comm_.get(); }
 
  private:
@@ -103,6 +109,7 @@ class MpiCommunicator final : public Communicator {
   int rank_ = 0;
   int size_ = 1;
   CollectiveMonitor* monitor_ = nullptr;
+  std::unique_ptr<DeviceSums> device_sums_;  // last: it may use the rest
 };
 
 /// Settles which of several failing ranks reports, so that a fault that all ranks see is printed once.

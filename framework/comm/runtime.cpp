@@ -12,7 +12,9 @@
 #include <ripieno/framework/comm/collective_monitor.hpp>
 #include <ripieno/framework/comm/failure.hpp>
 #include <ripieno/framework/comm/launcher.hpp>
+#include <ripieno/framework/comm/mpi_device_sums.hpp>
 #include <ripieno/framework/comm/mpi_internal.hpp>
+#include <ripieno/framework/comm/nccl_sums.hpp>
 #include <ripieno/framework/comm/operation.hpp>
 #include <ripieno/framework/comm/runtime.hpp>
 #include <ripieno/framework/distributed/context.hpp>
@@ -146,6 +148,9 @@ struct Runtime::Impl {
   void leave_to_exit();
   void wait_for_all() const noexcept;
   void set_logger() const;
+  void start_devices(const RuntimeOptions& options);
+  [[nodiscard]] std::unique_ptr<DeviceSums> make_device_sums(const RuntimeOptions& options) const;
+  void abort_device_sums() const noexcept;
 
   MpiSession session;
   std::thread::id thread = std::this_thread::get_id();
@@ -156,6 +161,9 @@ struct Runtime::Impl {
   std::unique_ptr<FailureChannel> failures;    // null on one rank
   std::unique_ptr<CollectiveMonitor> monitor;  // null on one rank
   std::unique_ptr<Communicator> communicator;
+  MpiCommunicator* mpi = nullptr;  // the one in `communicator`; null on one rank
+  DevicePlace place;
+  BackendChoice backend;
   std::terminate_handler previous_terminate = nullptr;
 };
 
@@ -173,8 +181,34 @@ Runtime::Impl::Impl(int& argc, char**& argv, const RuntimeOptions& options) : se
       world, hosts, options.collective_timeout_s,
       [this](const std::string& what, const std::string& why) { stalled(what, why); });
   world.set_monitor(monitor.get());
-  communicator = std::make_unique<MpiCommunicator>(std::move(world));
+  auto owned = std::make_unique<MpiCommunicator>(std::move(world));
+  mpi = owned.get();
+  communicator = std::move(owned);
+}
+
+void Runtime::Impl::start_devices(const RuntimeOptions& options) {
+  place = place_of(options.device_api, local.rank);
+  backend = choose_backend(options.backend, hosts, gather_places(*communicator, place));
+  if (!backend.note.empty()) log::info(backend.note);
+  if (mpi == nullptr) return;
+  if (backend.on_devices) mpi->set_device_sums(make_device_sums(options));
   if (options.check_collectives) communicator = make_checked_communicator(std::move(communicator));
+}
+
+std::unique_ptr<DeviceSums> Runtime::Impl::make_device_sums(const RuntimeOptions& options) const {
+  const cuda::DeviceApi& api = *options.device_api;
+  if (backend.nccl) {
+    return std::make_unique<NcclSums>(api, *mpi, place.device, NcclLimits{.start_s = options.collective_timeout_s},
+                                      monitor.get());
+  }
+  const bool direct = mpi_takes_device_pointers(api, *mpi, place.device, mpi_claims_device_pointers());
+  log::info(direct ? "MPI takes tensors from the devices" : "tensors go to MPI through page-locked memory");
+  return std::make_unique<MpiDeviceSums>(api, *mpi, place.device,
+                                         direct ? MpiDeviceSums::Path::direct : MpiDeviceSums::Path::staged);
+}
+
+void Runtime::Impl::abort_device_sums() const noexcept {
+  if (DeviceSums* const sums = communicator ? communicator->device_sums() : nullptr) sums->abort();
 }
 
 void Runtime::Impl::set_logger() const {
@@ -196,6 +230,7 @@ void Runtime::Impl::fail(const FailureReport& failure) const noexcept {
   } else if (!failure.already_reported) {
     report(failure);
   }
+  abort_device_sums();
   stop_all_ranks(size(), failure.code);
 }
 
@@ -206,6 +241,7 @@ void Runtime::Impl::stalled(const std::string& what, const std::string& why) con
   } else {
     std::this_thread::sleep_for(k_silent_wait);
   }
+  abort_device_sums();
   stop_all_ranks(size(), ExitCode::communication);
 }
 
@@ -244,6 +280,14 @@ Runtime::Runtime(int& argc, char**& argv, RuntimeOptions options) {
     }
     std::abort();
   });
+  try {
+    impl_->start_devices(options);
+  } catch (...) {
+    if (impl_->size() > 1) impl_->fail(describe_failure(std::current_exception()));
+    std::set_terminate(impl_->previous_terminate);
+    set_current_runtime(nullptr);
+    throw;
+  }
 }
 
 Runtime::~Runtime() {
@@ -265,6 +309,10 @@ int Runtime::local_rank() const { return impl_->local.rank; }
 int Runtime::local_size() const { return impl_->local.size; }
 const std::string& Runtime::host() const { return impl_->host; }
 const std::vector<HostEntry>& Runtime::host_table() const { return impl_->hosts; }
+std::optional<int> Runtime::device() const {
+  return impl_->backend.on_devices ? std::optional(impl_->place.device) : std::nullopt;
+}
+const char* Runtime::backend() const { return impl_->backend.nccl ? "nccl" : "mpi"; }
 const Communicator& Runtime::communicator() const { return *impl_->communicator; }
 
 RunSecret Runtime::share_secret(std::optional<std::uint64_t> insecure_seed) const {
@@ -300,7 +348,10 @@ int Runtime::run(const std::function<int()>& body) const {
   }
 }
 
-void Runtime::abort(ExitCode code) const noexcept { stop_all_ranks(world_size(), code); }
+void Runtime::abort(ExitCode code) const noexcept {
+  impl_->abort_device_sums();
+  stop_all_ranks(world_size(), code);
+}
 
 std::string describe_hosts(std::span<const HostEntry> hosts) {
   std::vector<std::string> names;

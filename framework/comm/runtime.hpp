@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <ripieno/accounting/base/error.hpp>
+#include <ripieno/framework/comm/backend.hpp>
 #include <ripieno/framework/comm/communicator.hpp>
 #include <ripieno/framework/random/run_secret.hpp>
 #include <span>
@@ -20,6 +21,10 @@ struct RuntimeOptions {
   double collective_timeout_s = 300;
   /// Let the ranks compare what they are about to do before every collective. Costs a small collective each.
   bool check_collectives = false;
+  /// What carries gradient tensors where the ranks have devices.
+  Backend backend = Backend::automatic;
+  /// CUDA and NCCL; null for none. Outlives the Runtime.
+  const cuda::DeviceApi* device_api = cuda::linked_device_api();
 };
 
 /// Where one rank runs.
@@ -51,7 +56,8 @@ struct HostEntry {
 class Runtime {
  public:
   /// Collective. Throws CommError (exit code 5) when the launcher says that it started several tasks but MPI sees one,
-  /// or MPI cannot serve several threads at once; UsageError when another Runtime is alive.
+  /// or MPI cannot serve several threads at once; UsageError when another Runtime is alive. A fault of devices or NCCL
+  /// is one that all ranks see: on several ranks it is printed once and ends the job, on one it throws.
   Runtime(int& argc, char**& argv, RuntimeOptions options = {});
   /// Collective in normal running; see above for when an exception is on its way.
   ~Runtime();
@@ -66,6 +72,12 @@ class Runtime {
   [[nodiscard]] const std::string& host() const;
   /// Every rank's place, in rank order.
   [[nodiscard]] const std::vector<HostEntry>& host_table() const;
+
+  /// Number of the CUDA device that this rank works on, among those it sees; nothing where the ranks work on their
+  /// processors. It is the current device of the thread that made the Runtime.
+  [[nodiscard]] std::optional<int> device() const;
+  /// What carries gradient tensors: "nccl" or "mpi".
+  [[nodiscard]] const char* backend() const;
 
   /// All ranks. Lives as long as the Runtime.
   [[nodiscard]] const Communicator& communicator() const;

@@ -7,8 +7,10 @@
 #include <ripieno/accounting/base/error.hpp>
 #include <ripieno/accounting/base/text.hpp>
 #include <ripieno/accounting/base/types.hpp>
+#include <ripieno/framework/core/device_stream.hpp>
 #include <ripieno/framework/noise/noise_checks.hpp>
 #include <ripieno/framework/random/normal.hpp>
+#include <ripieno/framework/random/normal_device.hpp>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,6 +21,7 @@ namespace {
 using noise_detail::check_flat;
 using noise_detail::check_lattice;
 using noise_detail::check_leaf;
+using noise_detail::NoiseDevices;
 
 // Deviates made at once, to be added while they are in the cache.
 constexpr std::size_t k_block = 65536;
@@ -62,9 +65,21 @@ void add_in_blocks(std::span<T> inout, const Source& source, std::uint64_t posit
   }
 }
 
+/// The same bits as on the CPU.
+void add_noise_on_device_(const at::Tensor& leaf, const Source& source, std::uint64_t position, double stddev) {
+  const auto size = static_cast<std::size_t>(leaf.numel());
+  cuda::Stream* const stream = current_stream(leaf.device());
+  if (leaf.scalar_type() == at::kFloat) {
+    add_normal_on_device(leaf.mutable_data_ptr<float>(), size, source.key, source.step, position, stddev, stream);
+  } else {
+    add_normal_on_device(leaf.mutable_data_ptr<double>(), size, source.key, source.step, position, stddev, stream);
+  }
+}
+
 // leaf: contiguous; element 0 takes the deviate at `position`.
 void add_noise_(const at::Tensor& leaf, const Source& source, std::uint64_t position, double stddev) {
   const auto size = static_cast<std::size_t>(leaf.numel());
+  if (leaf.is_cuda()) return add_noise_on_device_(leaf, source, position, stddev);
   if (leaf.scalar_type() == at::kFloat) {
     add_normal(std::span(leaf.mutable_data_ptr<float>(), size), source.key, source.step, position, stddev,
                source.threads);
@@ -94,7 +109,8 @@ template <class F>
 void check_leaves(const PyTree& tree, F stddev_of) {
   const std::vector<std::string> paths = tree.paths();
   const std::vector<at::Tensor> leaves = tree.leaves();
-  for (std::size_t i = 0; i < leaves.size(); ++i) check_leaf(leaves[i], paths[i], stddev_of(paths[i]));
+  for (std::size_t i = 0; i < leaves.size(); ++i)
+    check_leaf(leaves[i], paths[i], stddev_of(paths[i]), NoiseDevices::cpu_and_cuda);
 }
 
 double sum_of_bounds(const Clipped<PyTree>& clipped) {
@@ -170,7 +186,7 @@ GaussianNoiseState GaussianNoise::next_state(const GaussianNoiseState& state) co
 double GaussianNoise::apply_(const at::Tensor& flat, double max_norm, std::int64_t step, std::int64_t position) const {
   check_flat(flat);
   const double deviation = stddev(max_norm);
-  check_leaf(flat, "", deviation);
+  check_leaf(flat, "", deviation, NoiseDevices::cpu_and_cuda);
   authorise(step);
   if (deviation > 0) {
     const Source source{*options_.key, static_cast<std::uint64_t>(step), options_.threads};

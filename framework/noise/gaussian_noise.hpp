@@ -63,9 +63,9 @@ class GaussianNoise {
 
   /// The noised tree, which shares no memory with `clipped` unless the noise is zero, and the state of the next step.
   ///
-  /// Throws UsageError for leaves other than float32 and float64 on the CPU; for the sum of one rank out of several
-  /// unless the scope is `per_rank`, and for the sum of all ranks if it is; for a standard deviation that the leaves'
-  /// dtype cannot hold. Passes on what the guard throws. Not collective.
+  /// Throws UsageError for leaves other than float32 and float64, on the CPU or a CUDA device; for the sum of one rank
+  /// out of several unless the scope is `per_rank`, and for the sum of all ranks if it is; for a standard deviation
+  /// that the leaves' dtype cannot hold. Passes on what the guard throws. Not collective.
   [[nodiscard]] std::pair<Noised<PyTree>, GaussianNoiseState> operator()(const Clipped<PyTree>& clipped,
                                                                          const GaussianNoiseState& state) const;
   /// Both sums of a pair, as one release that costs what noise_multiplier does: with S the sum of all bounds of both, a
@@ -81,8 +81,9 @@ class GaussianNoise {
   /// caller vouches for what the carrier would: `flat` is a clipped sum with that bound, over the ranks that the scope
   /// says.
   ///
-  /// flat: contiguous float32 or float64 [numel] on the CPU; its first element takes the deviate at `position`, so that
-  /// a sum may be noised part by part. Throws as the call above. Not collective.
+  /// flat: contiguous float32 or float64 [numel], on the CPU or a CUDA device, the current one of this thread; its
+  /// first element takes the deviate at `position`, so that a sum may be noised part by part. Throws as the call above.
+  /// Not collective.
   double apply_(const at::Tensor& flat, double max_norm, std::int64_t step, std::int64_t position = 0) const;
 
   /// The same for a sum of whole multiples of `lattice_step`, given in these: each deviate is rounded to a whole number

@@ -15,15 +15,18 @@ constexpr Range k_double_range = {.least = 1e-290, .greatest = 1e300};
 
 }  // namespace
 
-void check_leaf(const at::Tensor& leaf, const std::string& path, double stddev) {
+void check_leaf(const at::Tensor& leaf, const std::string& path, double stddev, NoiseDevices devices) {
   const std::string name = path.empty() ? "the tensor" : "leaf '" + path + "'";
   if (leaf.scalar_type() != at::kFloat && leaf.scalar_type() != at::kDouble) {
     throw UsageError(name + " of dtype " + std::string(at::toString(leaf.scalar_type())) + " cannot be noised",
                      "rounding to that type would change the released sum after it was bounded",
                      "sum gradients in float32 or float64");
   }
-  if (!leaf.device().is_cpu()) {
-    throw UsageError(name + " is on device " + leaf.device().str(), "noise is made on the CPU", "move it there first");
+  if (!leaf.is_cpu() && !(leaf.is_cuda() && devices == NoiseDevices::cpu_and_cuda)) {
+    throw UsageError(name + " is on device " + leaf.device().str(),
+                     devices == NoiseDevices::cpu ? "noise of this kind is made on the CPU"
+                                                  : "noise is made on CPUs and CUDA devices",
+                     "move it there first");
   }
   const Range& range = leaf.scalar_type() == at::kFloat ? k_float_range : k_double_range;
   if (stddev != 0 && (stddev < range.least || stddev > range.greatest)) {

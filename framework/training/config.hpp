@@ -68,6 +68,7 @@ struct TrainConfig {
   std::string engine = "auto";
   int threads = 0;
   // communication
+  std::string backend = "auto";
   bool allow_singleton = false;
   double collective_timeout_s = 300;
   bool check_collectives = false;

@@ -12,6 +12,7 @@ Evaluation evaluate(const Communicator& communicator, const Model& model, const 
                     const PyTree& params, const Dataset& dataset, std::int64_t batch_size) {
   const at::NoGradGuard no_grad;
   const IdRange mine = local_range(dataset.num_examples(), communicator.rank(), communicator.size());
+  const at::Device device = params.num_leaves() > 0 ? params.leaves().front().device() : at::Device(at::kCPU);
   std::array<double, 2> sums{};
   double& loss = sums[0];
   double& accuracy = sums[1];
@@ -19,8 +20,10 @@ Evaluation evaluate(const Communicator& communicator, const Model& model, const 
     for (std::int64_t begin = mine.begin; begin < mine.end; begin += batch_size) {
       std::vector<std::int64_t> ids(static_cast<std::size_t>(std::min(batch_size, mine.end - begin)));
       std::iota(ids.begin(), ids.end(), begin);
-      const auto [x, y] = dataset.gather(ids);
-      const at::Tensor outputs = model.forward(params, model.feature_map ? model.feature_map(x) : x);
+      const auto [examples, targets] = dataset.gather(ids);
+      const at::Tensor x = (model.feature_map ? model.feature_map(examples) : examples).to(device);
+      const at::Tensor y = targets.to(device);
+      const at::Tensor outputs = model.forward(params, x);
       loss += objective.loss(outputs, x, y).sum(at::kDouble).item<double>();
       if (objective.accuracy) accuracy += objective.accuracy(outputs, x, y).sum().item<double>();
     }

@@ -32,9 +32,13 @@ std::int64_t planned_steps(const TrainConfig& config, const SamplerPlan& sampler
   return steps_of_epochs(*config.epochs, sampler, num_examples, config.expected_batch);
 }
 
+PyTree moved(const PyTree& tree, at::Device device) {
+  return tree.map([device](const at::Tensor& leaf) { return leaf.to(device); });
+}
+
 /// The model, and the ledger's head of the one whose parameters it starts with.
 std::pair<Model, std::optional<std::string>> model_for(const TrainConfig& config, const io::ShardSet& data,
-                                                       const ModelFactory& make_model) {
+                                                       const ModelFactory& make_model, at::Device device) {
   const auto shape = data.example_shape();
   const ModelSpec spec{.name = config.model,
                        .args = config.model_args,
@@ -48,27 +52,37 @@ std::pair<Model, std::optional<std::string>> model_for(const TrainConfig& config
     model.params = std::move(stored.params);
     initial_ledger_head = std::move(stored.ledger_head);
   }
-  return {freeze(std::move(model), config.freeze), std::move(initial_ledger_head)};
+  if (!device.is_cpu() && names_script_file(config.model)) {
+    throw UsageError("--model " + config.model + " on a CUDA device",
+                     "TorchScript modules are trained on processors only",
+                     "hide the devices with CUDA_VISIBLE_DEVICES=, or write the model in C++");
+  }
+  model.params = moved(model.params, device);
+  model = freeze(std::move(model), config.freeze);
+  model.params = moved(model.params, at::kCPU);
+  return {std::move(model), std::move(initial_ledger_head)};
 }
 
 /// UsageError when model, objective and data do not fit together, as two examples of zeros show.
-void check_fit(const RunInputs& inputs) {
+void check_fit(const RunInputs& inputs, at::Device device) {
   const at::NoGradGuard no_grad;
   const auto [none, no_targets] = ShardDataset(inputs.train).gather({});
   std::vector<std::int64_t> two = none.sizes().vec(), two_targets = no_targets.sizes().vec();
   two[0] = two_targets[0] = 2;
   const at::Tensor x = at::zeros(two, none.options()), y = at::zeros(two_targets, no_targets.options());
   at::Tensor outputs;
+  const Model& model = inputs.model;
+  at::Tensor features;
   try {
-    const Model& model = inputs.model;
-    outputs = model.forward(model.params, model.feature_map ? model.feature_map(x) : x);
+    features = (model.feature_map ? model.feature_map(x) : x).to(device);
+    outputs = model.forward(moved(model.params, device), features);
   } catch (const c10::Error& error) {
     const std::string text = error.what_without_backtrace();
     throw UsageError("model " + inputs.model.name + " cannot take two examples, " +
                          std::string(at::toString(x.scalar_type())) + " " + shape_text(x.sizes()),
                      text.substr(0, text.find('\n')), "check what the model expects against ripieno-dataset info");
   }
-  (void)inputs.objective.loss(outputs, x, y);
+  (void)inputs.objective.loss(outputs, features, y.to(device));
   if (inputs.objective.name == "cross-entropy" && outputs.size(1) < inputs.train->num_classes())
     throw UsageError("model " + inputs.model.name + " has " + std::to_string(outputs.size(1)) + " outputs",
                      "the dataset has " + std::to_string(inputs.train->num_classes()) + " classes");
@@ -83,7 +97,7 @@ LossFn loss_of(const RunInputs& inputs) {
   };
 }
 
-RunInputs open_inputs(const TrainConfig& config, const ModelFactory& make_model) {
+RunInputs open_inputs(const TrainConfig& config, const ModelFactory& make_model, at::Device device) {
   RunInputs inputs;
   inputs.precision = config.precision;
   inputs.train = open_train_data(config);
@@ -95,8 +109,8 @@ RunInputs open_inputs(const TrainConfig& config, const ModelFactory& make_model)
     }
   }
   inputs.objective = make_objective(config.loss);
-  std::tie(inputs.model, inputs.initial_ledger_head) = model_for(config, *inputs.train, make_model);
-  check_fit(inputs);
+  std::tie(inputs.model, inputs.initial_ledger_head) = model_for(config, *inputs.train, make_model, device);
+  check_fit(inputs, device);
   return inputs;
 }
 

@@ -30,9 +30,11 @@ struct RunInputs {
 
 /// Opens the datasets and makes the model, from its file when --model names one, and tries it on two examples of
 /// zeros. Every rank does the same; no communication.
+/// `device` is where the model will be used: frozen parameters are put there. Those that are trained stay on the CPU.
 /// DataError for broken or unsuitable data, PrivacyError for a privacy unit that no sampler serves yet, UsageError for
 /// a model that does not fit.
-[[nodiscard]] RunInputs open_inputs(const TrainConfig& config, const ModelFactory& make_model);
+[[nodiscard]] RunInputs open_inputs(const TrainConfig& config, const ModelFactory& make_model,
+                                    at::Device device = at::kCPU);
 
 /// The privacy plan that the configuration asks for over this data and model; calibrates the noise when a target
 /// epsilon is given. A pure function, so every rank gets the same plan. UsageError for contradictory options or an

@@ -7,27 +7,29 @@
 namespace ripieno {
 namespace {
 
-/// Autocast of CPU operations to bfloat16 on this thread, for as long as it lives. Casts are not cached: a cached one
-/// would belong to the graph of an earlier microbatch.
+/// Autocast of a device's operations to bfloat16 on this thread, for as long as it lives. Casts are not cached: a
+/// cached one would belong to the graph of an earlier microbatch.
 class Autocast {
  public:
-  Autocast()
-      : enabled_(at::autocast::is_autocast_enabled(at::kCPU)),
-        dtype_(at::autocast::get_autocast_dtype(at::kCPU)),
+  explicit Autocast(at::DeviceType device)
+      : device_(device),
+        enabled_(at::autocast::is_autocast_enabled(device)),
+        dtype_(at::autocast::get_autocast_dtype(device)),
         caches_(at::autocast::is_autocast_cache_enabled()) {
-    at::autocast::set_autocast_enabled(at::kCPU, true);
-    at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
+    at::autocast::set_autocast_enabled(device_, true);
+    at::autocast::set_autocast_dtype(device_, at::kBFloat16);
     at::autocast::set_autocast_cache_enabled(false);
   }
   ~Autocast() {
-    at::autocast::set_autocast_enabled(at::kCPU, enabled_);
-    at::autocast::set_autocast_dtype(at::kCPU, dtype_);
+    at::autocast::set_autocast_enabled(device_, enabled_);
+    at::autocast::set_autocast_dtype(device_, dtype_);
     at::autocast::set_autocast_cache_enabled(caches_);
   }
   Autocast(const Autocast&) = delete;
   Autocast& operator=(const Autocast&) = delete;
 
  private:
+  at::DeviceType device_;
   bool enabled_;
   at::ScalarType dtype_;
   bool caches_;
@@ -48,7 +50,7 @@ void check_precision(const std::string& precision) {
 Forward in_bfloat16(Forward forward) {
   return [forward = std::move(forward)](const PyTree& params, const at::Tensor& x) {
     const auto logits = [&] {
-      const Autocast autocast;
+      const Autocast autocast(x.device().type());
       return forward(params, x);
     }();
     return logits.to(at::kFloat);

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <future>
 #include <ripieno/framework/core/flat.hpp>
+#include <ripieno/framework/training/device_release.hpp>
 #include <ripieno/framework/training/release.hpp>
 #include <ripieno/framework/training/step.hpp>
 #include <vector>
@@ -108,16 +109,19 @@ double OverlapTimes::hidden_fraction() const {
 
 Noised<PyTree> release_gradient(const StepParts& parts, const PyTree& params, const at::Tensor& flat, double max_norm,
                                 std::int64_t step) {
-  const OverlapTimes times = sum_and_noise(parts, flat, max_norm, step);
+  const OverlapTimes times =
+      flat.is_cpu() ? sum_and_noise(parts, flat, max_norm, step) : sum_and_noise_on_device(parts, flat, max_norm, step);
   if (OverlapTimes* const total = parts.release.times) {
     total->sum_s += times.sum_s;
     total->noise_s += times.noise_s;
     total->wall_s += times.wall_s;
   }
+  // The optimizer works in host memory.
+  const at::Tensor released = flat.cpu();
   if (parts.release.noise_from_rank0) {
-    parts.communicator.broadcast({static_cast<std::byte*>(flat.mutable_data_ptr()), flat.nbytes()}, 0);
+    parts.communicator.broadcast({static_cast<std::byte*>(released.mutable_data_ptr()), released.nbytes()}, 0);
   }
-  return {released_tree(parts.plan, params, flat), max_norm, parts.noise.stddev(max_norm, step),
+  return {released_tree(parts.plan, params, released), max_norm, parts.noise.stddev(max_norm, step),
           parts.noise.key_fingerprint(), Extent::global};
 }
 

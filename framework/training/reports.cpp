@@ -132,7 +132,8 @@ void RunReports::finish(const TrainingState& state, const RunInputs& inputs,
 
 void log_start(const Runtime& runtime, const PrivacyPlan& plan, const Model& model) {
   log::info(describe_hosts(runtime.host_table()) + ", " + std::to_string(at::get_num_threads()) +
-            (at::get_num_threads() == 1 ? " thread each" : " threads each"));
+            (at::get_num_threads() == 1 ? " thread each" : " threads each") +
+            (runtime.device() ? std::string(", on CUDA devices, gradients over ") + runtime.backend() : ""));
   if (const auto environment = environment_in_force(); !environment.empty()) {
     log::info("environment: " + join(environment));
   }

@@ -16,9 +16,10 @@ struct LocalSum {
 LocalSum clip_batch(StepParts& parts, const TrainingState& state, const std::function<Batch()>& next_batch) {
   LocalSum local;
   try {
-    const Batch batch = next_batch();
-    local.clipped = parts.plan.reproducible() ? lattice_sum(*parts.engine, parts.loss, parts.plan, state.params, batch)
-                                              : clipped_sum(*parts.engine, parts.loss, parts.plan, state.params, batch,
+    const Batch batch = parts.device != nullptr ? parts.device->moved(next_batch()) : next_batch();
+    const PyTree params = parts.device != nullptr ? parts.device->mirror(state.params) : state.params;
+    local.clipped = parts.plan.reproducible() ? lattice_sum(*parts.engine, parts.loss, parts.plan, params, batch)
+                                              : clipped_sum(*parts.engine, parts.loss, parts.plan, params, batch,
                                                             clipping_norm(parts.plan, state));
   } catch (...) {
     local.failure = std::current_exception();
@@ -54,7 +55,7 @@ StepOutcome train_step(StepParts& parts, TrainingState& state, const std::functi
   const StepOutcome outcome = agree_on_step(parts, state, local.clipped, local.failure, request);
   const double norm = clipping_norm(parts.plan, state);
   const std::uint64_t key_fingerprint = parts.slices != nullptr
-                                            ? sharded_update(parts, state, local.clipped.flat, norm)
+                                            ? sharded_update(parts, state, local.clipped.flat.cpu(), norm)
                                             : replicated_update(parts, state, local.clipped.flat, norm);
   parts.noise.finish_step(state.step());
   state.noise = {.step = state.step() + 1, .key_fingerprint = key_fingerprint};

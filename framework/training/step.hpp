@@ -12,6 +12,7 @@
 #include <ripieno/framework/noise/step_noise.hpp>
 #include <ripieno/framework/optim/optimizers.hpp>
 #include <ripieno/framework/sampling/batch.hpp>
+#include <ripieno/framework/training/device_run.hpp>
 #include <ripieno/framework/training/ledger.hpp>
 #include <ripieno/framework/training/release.hpp>
 
@@ -67,6 +68,7 @@ struct StepParts {
   ReleaseOptions release = {};
   /// Which part of the state this rank owns; null where it holds all. `release` does not apply where it is sharded.
   const StateSlices* slices = nullptr;
+  DeviceRun* device = nullptr;  ///< where gradients are computed; null: on the processor
 };
 
 /// Collective. One differentially private step: records it, sums the clipped gradients of the draw, adds noise and

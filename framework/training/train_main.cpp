@@ -10,6 +10,11 @@
 namespace ripieno {
 namespace {
 
+Backend backend_of(const std::string& name) {
+  if (name == "nccl") return Backend::nccl;
+  return name == "mpi" ? Backend::mpi : Backend::automatic;
+}
+
 /// The exit code of this rank after a clean stop, for which rank 0 speaks. mpirun and `srun --kill-on-bad-exit` end
 /// whoever is left when the first rank exits with another code than 0, and take their time: so rank 0 leaves last.
 int leave_checkpointed(int rank) {
@@ -37,7 +42,8 @@ int train_main(int argc, char** argv, const ModelFactory& make_model) {
     runtime.emplace(argc, argv,
                     RuntimeOptions{.allow_singleton = config.allow_singleton,
                                    .collective_timeout_s = config.collective_timeout_s,
-                                   .check_collectives = config.check_collectives});
+                                   .check_collectives = config.check_collectives,
+                                   .backend = backend_of(config.backend)});
     const int code = runtime->run([&] { return static_cast<int>(train(*runtime, config, make_model)); });
     const int rank = runtime->world_size() > 1 ? runtime->rank() : -1;
     runtime.reset();  // every rank is through with MPI

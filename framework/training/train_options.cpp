@@ -123,6 +123,8 @@ void add_training(cli::Options& options, TrainConfig& config, std::string& check
       .add("threads", config.threads, "N", "threads a rank; 0 shares the host's cores among its ranks");
   options.group("communication")
       .add("allow-singleton", config.allow_singleton, "", "run as one process where the launcher started several")
+      .add_choice("backend", config.backend, {"auto", "mpi", "nccl"},
+                  "what carries gradients where ranks have CUDA devices; auto: nccl if each has one of its own")
       .add_choice("reduction", config.reduction, {"fast", "reproducible"},
                   "floating point sums, or integer ones with the same bits on any number of ranks and threads")
       .add("bucket-mb", config.bucket_mb, "MB",

@@ -102,6 +102,31 @@ void require_same_model(const Communicator& communicator, const Model& model) {
   });
 }
 
+/// The loader's transform: the model's feature map, then a copy from which the device can be filled beside other work.
+std::function<at::Tensor(at::Tensor)> transform_of(const Model& model, const std::optional<DeviceRun>& device) {
+  if (!device) return model.feature_map;
+  return [map = model.feature_map, to = device->device()](at::Tensor x) {
+    return in_page_locked_memory(map ? map(std::move(x)) : x, to);
+  };
+}
+
+std::optional<DeviceRun> device_run(const Runtime& runtime) {
+  if (!runtime.device()) return std::nullopt;
+  return DeviceRun(at::Device(at::kCUDA, static_cast<at::DeviceIndex>(*runtime.device())));
+}
+
+/// UsageError for what is made or shown on processors only.
+void check_device(const TrainConfig& config, const PrivacyPlan& plan) {
+  const auto refuse = [](const std::string& option, const std::string& why) {
+    throw UsageError(option + " on CUDA devices", why,
+                     "hide the devices with CUDA_VISIBLE_DEVICES=, or leave the option out");
+  };
+  if (plan.reproducible()) refuse("--reduction reproducible", "the same bits are proven on processors only");
+  if (config.mechanism != "gaussian") {
+    refuse("--mechanism " + config.mechanism, "correlated noise is made on processors only");
+  }
+}
+
 /// What the options of a run say about sums and noise, and the thread that they may need.
 class Release {
  public:
@@ -132,12 +157,14 @@ ExitCode train(const Runtime& runtime, const TrainConfig& config, const ModelFac
   at::set_num_threads(threads_of(config, runtime));
 
   const SignalWatch signals;
+  std::optional<DeviceRun> device = device_run(runtime);
   RunInputs inputs;
   Shard shard;
   std::optional<PrivacyPlan> planned;
   collectively(communicator, [&] {
-    inputs = open_inputs(config, make_model);
+    inputs = open_inputs(config, make_model, device ? device->device() : at::Device(at::kCPU));
     planned.emplace(make_plan(config, inputs, runtime.world_size()));
+    if (device) check_device(config, *planned);
     // What is wrong with these is said before any work.
     static_cast<void>(
         slices_of(config, inputs.model.params.numel(), make_optimizer(config, planned->steps()), runtime));
@@ -173,6 +200,7 @@ ExitCode train(const Runtime& runtime, const TrainConfig& config, const ModelFac
     state.optimizer = scattered(communicator, *slices, optimizer, state.params, std::move(state.optimizer));
   }
   const RunKeys keys = make_run_keys(secret);
+  if (device && !slices) state.params = device->page_locked(state.params);
   RunReports reports(config, plan, speaks);
   log_start(runtime, plan, inputs.model);
   if (inputs.initial_ledger_head) {
@@ -190,10 +218,11 @@ ExitCode train(const Runtime& runtime, const TrainConfig& config, const ModelFac
                   .noise = step_noise(plan, ledger, keys.noise, state, noise_threads),
                   .optimizer = optimizer,
                   .release = release.options(),
-                  .slices = slices ? &*slices : nullptr};
+                  .slices = slices ? &*slices : nullptr,
+                  .device = device ? &*device : nullptr};
   if (state.clipping) state.clipping->key = secret.key("clipped count");
   DataLoader loader(shard, make_sampler(shard, plan, make_run_keys(pattern).sampling),
-                    {.first_step = state.step(), .transform = inputs.model.feature_map});
+                    {.first_step = state.step(), .transform = transform_of(inputs.model, device)});
   TimeLimit time_limit;
   CheckpointSaver saver(config, secret, pattern, setup, speaks);
   Progress progress("step", plan.steps(), speaks && !config.quiet);
@@ -232,7 +261,8 @@ ExitCode train(const Runtime& runtime, const TrainConfig& config, const ModelFac
 
   std::optional<Evaluation> evaluation;
   if (inputs.eval && (inputs.eval_is_public || config.operator_log)) {
-    evaluation = evaluate(communicator, inputs.model, inputs.objective, state.params, ShardDataset(inputs.eval));
+    evaluation = evaluate(communicator, inputs.model, inputs.objective,
+                          device ? device->mirror(state.params) : state.params, ShardDataset(inputs.eval));
   }
   collectively(communicator, [&] {
     saver.wait();
