@@ -6,7 +6,7 @@
 namespace ripieno::io {
 
 Matrix read_matrix(const std::filesystem::path& path, const std::string& dataset) {
-  constexpr hsize_t k_largest_side = 4096;
+  constexpr hsize_t k_largest_side = 1024;
   const hdf5::Session session;
   const hdf5::Properties access = hdf5::file_access();
   const hdf5::File file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get()));

@@ -14,7 +14,7 @@ struct Matrix {
 };
 
 /// A two-dimensional dataset of real numbers in an HDF5 file. DataError where there is none, or it is larger than
-/// 4096 x 4096.
+/// 1024 x 1024, which a ledger line can still hold.
 [[nodiscard]] Matrix read_matrix(const std::filesystem::path& path, const std::string& dataset);
 
 }  // namespace ripieno::io

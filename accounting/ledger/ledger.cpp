@@ -7,7 +7,8 @@
 namespace ripieno::ledger {
 namespace {
 
-constexpr std::size_t k_longest_torn_remains = 1 << 16;  // far more than one line ever holds
+// More than one line ever holds, that of a segment with a matrix of 1024 rows included.
+constexpr std::size_t k_longest_torn_remains = 1 << 24;
 
 class Parser {
  public:
