@@ -54,7 +54,7 @@ if(NOT RIPIENO_ACCOUNTING_ONLY)
   ripieno_install_libraries(framework ripieno_mpi ripieno_framework ${framework_libraries})
   ripieno_install_headers(framework io framework)
   install(FILES framework/ripieno.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/ripieno COMPONENT framework)
-  install(FILES cmake/RipienoFind.cmake cmake/FindTorchWheel.cmake DESTINATION ${package_dir} COMPONENT framework)
+  install(FILES cmake/RipienoFind.cmake cmake/FindTorchWheel.cmake cmake/RipienoCuda.cmake cmake/FindNCCL.cmake DESTINATION ${package_dir} COMPONENT framework)
   # Torch is found where it was when this was built.
   set_target_properties(ripieno-train PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
   install(TARGETS ripieno-train ripieno-dataset COMPONENT framework)
