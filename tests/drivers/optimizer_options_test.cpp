@@ -20,7 +20,6 @@ class OptimizerOptionsTest : public TrainTest {
                   {"momentum", "0"},
                   {"insecure-seed", "6"},
                   {"threads", "1"},
-                  {"checkpoint-every", "50"},
                   {"reduction", reduction}}) +
            options + " --out " + out(name);
   }
