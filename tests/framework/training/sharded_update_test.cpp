@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <ripieno/accounting/base/error.hpp>
 #include <ripieno/framework/clipping/engine_choice.hpp>
 #include <ripieno/framework/core/flat.hpp>
 #include <ripieno/framework/sampling/data_loader.hpp>
@@ -37,9 +38,9 @@ PrivacyPlan plan_of(Reduction reduction) {
 }
 
 /// Linear regression on made-up data, in steps with or without sharding.
-class Run {
+class Training {
  public:
-  Run(const std::string& name, const optim::FunctionalOptimizer& optimizer, Reduction reduction, bool sharded)
+  Training(const std::string& name, const optim::FunctionalOptimizer& optimizer, Reduction reduction, bool sharded)
       : path_(name), plan_(plan_of(reduction)), ledger_(world(), path_.get(), plan_, std::string(32, '0')) {
     at::manual_seed(0);
     const at::Tensor x = at::randn({k_examples, k_features});
@@ -111,9 +112,9 @@ void expect_equal(const PyTree& a, const PyTree& b, const std::string& where) {
 bool order_matters(Reduction reduction) { return reduction == Reduction::fast && world().size() > 2; }
 
 void compare(const optim::FunctionalOptimizer& optimizer, Reduction reduction) {
-  Run replicated("replicated", optimizer, reduction, false);
+  Training replicated("replicated", optimizer, reduction, false);
   replicated.train(6);
-  Run sharded("sharded", optimizer, reduction, true);
+  Training sharded("sharded", optimizer, reduction, true);
   sharded.train(6);
   const std::string where = optimizer.name();
   if (order_matters(reduction)) {
@@ -134,7 +135,7 @@ TEST(ShardedUpdate, GivesThemWithFloatingPointSumsOfTwoTermsToo) {
 }
 
 TEST(ShardedUpdate, LeavesTheSameParametersOnEveryRank) {
-  Run run("same", optim::adam({.lr = 0.05}), Reduction::fast, true);
+  Training run("same", optim::adam({.lr = 0.05}), Reduction::fast, true);
   run.train(3);
   const at::Tensor flat = flatten(run.state.params);
   const auto everywhere = world().allgather({static_cast<const std::byte*>(flat.const_data_ptr()), flat.nbytes()});
@@ -144,9 +145,9 @@ TEST(ShardedUpdate, LeavesTheSameParametersOnEveryRank) {
 TEST(ShardedUpdate, ContinuesBitForBitFromAGatheredState) {
   for (const optim::FunctionalOptimizer& optimizer :
        {optim::adam({.lr = 0.05, .noise_bias_correction = true}), optim::schedule_free(optim::sgd({.lr = 0.3}))}) {
-    Run whole("whole", optimizer, Reduction::fast, true);
+    Training whole("whole", optimizer, Reduction::fast, true);
     whole.train(6);
-    Run stopped("stopped", optimizer, Reduction::fast, true);
+    Training stopped("stopped", optimizer, Reduction::fast, true);
     stopped.train(4);
     optim::OptimizerState checkpoint = stopped.whole();
     if (world().rank() != 0) checkpoint.slots.clear();
@@ -165,7 +166,8 @@ TEST(StateSlices, CoverAllOnceAndShareOutTheState) {
       EXPECT_EQ(slices.begin(), next);
       next += slices.size();
       EXPECT_EQ(slices.sizes(), StateSlices(size, 0, 4).sizes());
-      if (size >= 1'000'000) EXPECT_LE(static_cast<double>(slices.size()), 0.27 * static_cast<double>(size));
+      if (size < 1'000'000) continue;
+      EXPECT_LE(static_cast<double>(slices.size()), 0.27 * static_cast<double>(size));
     }
     EXPECT_EQ(next, size);
   }
