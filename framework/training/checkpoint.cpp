@@ -109,7 +109,7 @@ Key key_of(const std::string& text, const std::string& where) {
   return key;
 }
 
-constexpr const char* k_buffers = "noise.buffers";
+constexpr const char* k_buffers = "noise-buffers";  // a key of a tree holds no dot
 
 void add_noise_tensors(const MFNoiseState& noise, std::vector<io::NamedTensor>& tensors) {
   if (noise.buffers.numel() == 0) return;
