@@ -47,16 +47,19 @@ double timed(const Communicator& communicator, const std::function<void()>& work
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// Seconds of each alternative in each round; every round runs all of them, each first in its turn.
+/// Seconds of each alternative in each round; every round runs all of them, each first in its turn, `calls` times in a
+/// row: what the host does besides weighs less on several calls than on one.
 std::vector<std::vector<double>> interleaved(const Communicator& communicator, int rounds,
-                                             const std::vector<std::function<void()>>& alternatives) {
+                                             const std::vector<std::function<void()>>& alternatives, int calls = 1) {
   const std::size_t count = alternatives.size();
   std::vector<std::vector<double>> seconds(count);
   for (int round = -5; round < rounds; ++round) {
     for (std::size_t i = 0; i < count; ++i) {
       const std::size_t turn = (i + static_cast<std::size_t>(round + 5)) % count;
-      const double s = timed(communicator, alternatives[turn]);
-      if (round >= 0) seconds[turn].push_back(s);
+      const double s = timed(communicator, [&] {
+        for (int call = 0; call < calls; ++call) alternatives[turn]();
+      });
+      if (round >= 0) seconds[turn].push_back(s / calls);
     }
   }
   return seconds;
@@ -75,12 +78,14 @@ void raw_allreduce(std::vector<float>& values) {
 }
 
 void compare_with_raw_mpi(const Runtime& runtime, int rounds, CommMeasurement& measurement) {
+  constexpr int k_calls = 4;
   const Communicator& communicator = runtime.communicator();
   for (const std::size_t size : {std::size_t{16}, k_large}) {
     std::vector<float> a(size), b(size), c(size);
     const auto seconds = interleaved(communicator, rounds,
                                      {[&] { raw_allreduce(a); }, [&] { raw_allreduce(b); },
-                                      [&] { communicator.allreduce_sum(std::span<float>(c)); }});
+                                      [&] { communicator.allreduce_sum(std::span<float>(c)); }},
+                                     k_calls);
     const double ours = quantile(seconds[2], 0.5);
     (size == k_large ? measurement.large_s : measurement.small_s) = ours;
     if (runtime.rank() != 0) continue;
@@ -108,10 +113,9 @@ void compare_flat_with_leaves(const Runtime& runtime, int rounds) {
 /// A perceptron 784-500-500-10 on made-up examples.
 class Training {
  public:
-  Training(const Runtime& runtime, Reduction reduction, ReleaseOptions release)
+  Training(const Runtime& runtime, const std::string& name, Reduction reduction, ReleaseOptions release)
       : runtime_(runtime),
-        path_(std::filesystem::temp_directory_path() /
-              ("ripieno-bench-" + std::to_string(reduction == Reduction::fast) + std::to_string(release.bucket_size))),
+        path_(std::filesystem::temp_directory_path() / ("ripieno-bench-" + name)),
         plan_({.num_examples = k_examples,
                .dataset_id = "6f2c7a52-6f3e-4f0e-9b9b-0d3f0f3b7a11",
                .expected_batch = 256,
@@ -142,6 +146,12 @@ class Training {
 
   void step() {
     train_step(parts_, state_, [&] { return loader_.next(); });
+  }
+  /// All that a step does but for its examples.
+  void empty_step() {
+    train_step(parts_, state_, [] {
+      return Batch{.x = at::empty({0, 784}), .y = at::empty({0}, at::kLong), .ids = {}};
+    });
   }
   [[nodiscard]] std::int64_t num_parameters() const { return state_.params.numel(); }
 
@@ -184,12 +194,16 @@ void compare_steps(const Runtime& runtime, int rounds, CommMeasurement& measurem
   constexpr std::int64_t k_bucket = 128 * 1024;  // half a megabyte
   CollectiveThread thread;
   OverlapTimes times;
-  Training fast(runtime, Reduction::fast, {});
-  Training bucketed(runtime, Reduction::fast, {.bucket_size = k_bucket, .thread = &thread, .times = &times});
-  Training reproducible(runtime, Reduction::reproducible, {});
-  const auto seconds = interleaved(runtime.communicator(), rounds,
-                                   {[&] { fast.step(); }, [&] { bucketed.step(); }, [&] { reproducible.step(); }});
+  Training fast(runtime, "fast", Reduction::fast, {});
+  Training bucketed(runtime, "bucketed", Reduction::fast,
+                    {.bucket_size = k_bucket, .thread = &thread, .times = &times});
+  Training reproducible(runtime, "reproducible", Reduction::reproducible, {});
+  Training empty(runtime, "empty", Reduction::fast, {});
+  const auto seconds = interleaved(
+      runtime.communicator(), rounds,
+      {[&] { fast.step(); }, [&] { bucketed.step(); }, [&] { reproducible.step(); }, [&] { empty.empty_step(); }});
   measurement.step_s = quantile(seconds[0], 0.5);
+  measurement.empty_step_s = quantile(seconds[3], 0.5);
   measurement.step_bytes = 4 * static_cast<double>(fast.num_parameters());
   if (runtime.rank() != 0) return;
   std::printf("step of a perceptron of %lld parameters, expected batch 256: %.2f ms\n",
