@@ -62,7 +62,8 @@ Part parse_part(const std::string& text) {
   if (equals == 0 || equals == std::string::npos) throw UsageError("--part " + text + " is not NAME=FRACTION");
   Part part{.name = text.substr(0, equals)};
   cli::read_value("--part", text.substr(equals + 1), part.fraction);
-  if (!(part.fraction > 0) || !(part.fraction <= 1)) throw UsageError("--part " + text, "a fraction in (0, 1]");
+  if (!(part.fraction > 0) || !(part.fraction <= 1))
+    throw UsageError("--part " + text, "a fraction in (0, 1] is expected");
   return part;
 }
 

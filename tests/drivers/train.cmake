@@ -11,3 +11,10 @@ target_compile_definitions(script_train_test PRIVATE
   RIPIENO_PYTHON="${TORCH_PYTHON}" RIPIENO_TORCHSCRIPT_MODELS="${RIPIENO_TORCHSCRIPT_MODELS}"
   RIPIENO_TORCHSCRIPT_SOURCES="${RIPIENO_TORCHSCRIPT_SOURCES}")
 set_tests_properties(script_train_test PROPERTIES FIXTURES_REQUIRED torchscript_models)
+
+# Every error that a command line can trigger: exit code and grammar.
+find_package(Python3 REQUIRED COMPONENTS Interpreter)
+add_test(NAME error_messages_test
+  COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/errors_test.py ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
+set_tests_properties(error_messages_test PROPERTIES TIMEOUT 600 LABELS mpi PROCESSORS 2
+  ENVIRONMENT "${RIPIENO_MPI_TEST_ENVIRONMENT}")
