@@ -1,6 +1,7 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
+#include <ripieno/accounting/base/error.hpp>
 #include <ripieno/io/convert.hpp>
 #include <utility>
 
@@ -76,6 +77,9 @@ RowConverter::RowConverter(DType dtype, Normalisation normalisation, std::size_t
     case DType::u64:
       run_ = convert_run<std::uint64_t>;
       break;
+    case DType::bf16:
+    case DType::f64:
+      throw UsageError("rows of " + std::string(dtype_name(dtype)), "shards hold none");
   }
 }
 

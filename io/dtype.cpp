@@ -10,6 +10,7 @@ std::size_t item_size(DType dtype) noexcept {
     case DType::i8:
       return 1;
     case DType::f16:
+    case DType::bf16:
       return 2;
     case DType::f32:
     case DType::i32:
@@ -17,6 +18,7 @@ std::size_t item_size(DType dtype) noexcept {
       return 4;
     case DType::i64:
     case DType::u64:
+    case DType::f64:
       break;
   }
   return 8;
@@ -38,6 +40,10 @@ std::string_view dtype_name(DType dtype) noexcept {
       return "u32";
     case DType::u64:
       return "u64";
+    case DType::bf16:
+      return "bf16";
+    case DType::f64:
+      return "f64";
     case DType::i64:
       break;
   }

@@ -5,12 +5,13 @@
 
 namespace ripieno::io {
 
-/// Element types that a shard may hold, little-endian on disk. Checksums are u32, ids u64; examples and labels neither.
-enum class DType { u8, i8, f16, f32, i32, i64, u32, u64 };
+/// Element types, little-endian on disk. A shard holds u8, i8, f16, f32, i32 and i64, with checksums in u32 and ids in
+/// u64; a tensor file holds any.
+enum class DType { u8, i8, f16, f32, i32, i64, u32, u64, bf16, f64 };
 
 /// Bytes of one element.
 [[nodiscard]] std::size_t item_size(DType dtype) noexcept;
-/// "u8", "i8", "f16", "f32", "i32", "i64", "u32", "u64".
+/// "u8", "i8", "f16", "f32", "i32", "i64", "u32", "u64", "bf16", "f64".
 [[nodiscard]] std::string_view dtype_name(DType dtype) noexcept;
 [[nodiscard]] constexpr bool is_floating(DType dtype) noexcept { return dtype == DType::f16 || dtype == DType::f32; }
 

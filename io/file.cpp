@@ -152,6 +152,11 @@ void publish(const fs::path& from, const fs::path& to) {
   throw DataError("cannot write " + to.string(), reason(errno));
 }
 
+void give_name(const fs::path& from, const fs::path& to, Overwrite overwrite) {
+  if (overwrite == Overwrite::refuse) return publish(from, to);
+  if (::rename(from.c_str(), to.c_str()) != 0) throw DataError("cannot write " + to.string(), reason(errno));
+}
+
 void write_new_file(const fs::path& path, std::string_view text) {
   const fs::path temporary = temporary_name(path);
   {

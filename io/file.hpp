@@ -66,8 +66,16 @@ class Mapping {
 void sync_to_disk(const std::filesystem::path& path);
 /// A name beside `path` that no program takes for a dataset and that no other writer uses: ".NAME.UUID.tmp".
 [[nodiscard]] std::filesystem::path temporary_name(const std::filesystem::path& path);
-/// Gives the file `from` the name `to` in the same folder, and never replaces a file: DataError when `to` exists.
+/// Gives the file `from` the name `to` on the same file system, and never replaces a file: DataError when `to` exists.
 void publish(const std::filesystem::path& from, const std::filesystem::path& to);
+
+enum class Overwrite {
+  refuse,   ///< DataError when the file exists
+  replace,  ///< the new file takes the place of an old one in one instant
+};
+
+/// Gives the file `from` the name `to` on the same file system. DataError when that fails.
+void give_name(const std::filesystem::path& from, const std::filesystem::path& to, Overwrite overwrite);
 /// Writes a new file in one piece: either all of it is there under that name, durably, or nothing.
 void write_new_file(const std::filesystem::path& path, std::string_view text);
 

@@ -36,6 +36,20 @@ Properties file_access() {
   return access;
 }
 
+namespace {
+
+/// A floating point type of 16 bits, for which HDF5 1.10 has no name: the sign, the exponent, the fraction.
+Type sixteen_bits(std::size_t exponent_bits) {
+  const std::size_t fraction_bits = 15 - exponent_bits;
+  Type type(H5Tcopy(H5T_IEEE_F32LE));
+  H5Tset_fields(type.get(), 15, fraction_bits, exponent_bits, 0, fraction_bits);
+  H5Tset_size(type.get(), 2);
+  H5Tset_ebias(type.get(), (std::size_t{1} << (exponent_bits - 1)) - 1);
+  return type;
+}
+
+}  // namespace
+
 Type stored_type(DType dtype) {
   switch (dtype) {
     case DType::u8:
@@ -52,15 +66,14 @@ Type stored_type(DType dtype) {
       return Type(H5Tcopy(H5T_STD_U32LE));
     case DType::u64:
       return Type(H5Tcopy(H5T_STD_U64LE));
+    case DType::f64:
+      return Type(H5Tcopy(H5T_IEEE_F64LE));
+    case DType::bf16:
+      return sixteen_bits(8);
     case DType::f16:
       break;
   }
-  // HDF5 1.10 has no name for IEEE binary16: sign bit 15, five exponent bits from 10, ten fraction bits from 0.
-  Type half(H5Tcopy(H5T_IEEE_F32LE));
-  H5Tset_fields(half.get(), 15, 10, 5, 0, 10);
-  H5Tset_size(half.get(), 2);
-  H5Tset_ebias(half.get(), 15);
-  return half;
+  return sixteen_bits(5);
 }
 
 }  // namespace ripieno::io::hdf5

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <functional>
 #include <numeric>
+#include <optional>
 #include <ripieno/accounting/base/error.hpp>
 #include <ripieno/accounting/base/sha256.hpp>
 #include <ripieno/accounting/base/text.hpp>
@@ -15,6 +16,7 @@
 #include <ripieno/io/hdf5_attributes_internal.hpp>
 #include <ripieno/io/hdf5_handle_internal.hpp>
 #include <ripieno/io/tensor_file.hpp>
+#include <ripieno/io/uncached_writer.hpp>
 
 namespace ripieno::io {
 namespace {
@@ -22,6 +24,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "elements are written as they lie in memory");
 
 constexpr const char* k_checksum = "sha256";
+constexpr hsize_t k_aligned_bytes = 64 << 10;  // arrays from this size on begin where they are written fastest
 
 /// Over everything in the file, in the order of names, with lengths, so that no two contents feed the same bytes.
 class Checksum {
@@ -29,15 +32,17 @@ class Checksum {
   void add(const TextAttributes& attributes) {
     for (const auto& [name, value] : attributes) add_text(name), add_text(value);
   }
-  void add(const std::string& name, std::span<const std::int64_t> shape, std::span<const float> values) {
+  void add(const std::string& name, std::span<const std::int64_t> shape, DType dtype,
+           std::span<const std::byte> bytes) {
     add_text(name);
     add_bytes(std::as_bytes(shape));
-    add_bytes(std::as_bytes(values));
+    add_text(dtype_name(dtype));
+    add_bytes(bytes);
   }
   [[nodiscard]] std::string finish() { return to_hex(hash_.finish()); }
 
  private:
-  void add_text(const std::string& text) { add_bytes(std::as_bytes(std::span(text))); }
+  void add_text(std::string_view text) { add_bytes(std::as_bytes(std::span(text))); }
   void add_bytes(std::span<const std::byte> bytes) {
     const std::uint64_t size = bytes.size();
     hash_.update({reinterpret_cast<const std::uint8_t*>(&size), sizeof size});
@@ -54,15 +59,16 @@ class Checksum {
 /// Where the elements of a dataset lie in the file.
 struct Extent {
   haddr_t offset;
-  std::span<const float> values;
+  std::span<const std::byte> bytes;
 };
 
 /// Makes the dataset, contiguous and without its elements.
 Extent place_tensor(hid_t file, const NamedTensor& tensor, const std::filesystem::path& path) {
   const auto numel = std::reduce(tensor.shape.begin(), tensor.shape.end(), std::int64_t{1}, std::multiplies<>());
-  if (numel != static_cast<std::int64_t>(tensor.values.size())) {
-    throw UsageError("tensor " + tensor.name + " has " + std::to_string(tensor.values.size()) + " values",
-                     "its shape holds " + std::to_string(numel));
+  const std::size_t item_bytes = item_size(tensor.dtype);
+  if (static_cast<std::size_t>(numel) * item_bytes != tensor.bytes.size()) {
+    throw UsageError("tensor " + tensor.name + " has " + std::to_string(tensor.bytes.size()) + " bytes",
+                     "its shape holds " + std::to_string(numel) + " elements of " + std::to_string(item_bytes));
   }
   const std::vector<hsize_t> dims(tensor.shape.begin(), tensor.shape.end());
   const hdf5::Space space(dims.empty() ? H5Screate(H5S_SCALAR)
@@ -71,36 +77,11 @@ Extent place_tensor(hid_t file, const NamedTensor& tensor, const std::filesystem
   H5Pset_obj_track_times(creation.get(), false);
   H5Pset_alloc_time(creation.get(), H5D_ALLOC_TIME_EARLY);
   H5Pset_fill_time(creation.get(), H5D_FILL_TIME_NEVER);
-  const hdf5::Type type = hdf5::stored_type(DType::f32);
+  const hdf5::Type type = hdf5::stored_type(tensor.dtype);
   const hdf5::Dataset dataset(
       H5Dcreate2(file, tensor.name.c_str(), type.get(), space.get(), H5P_DEFAULT, creation.get(), H5P_DEFAULT));
   if (!dataset) throw DataError("cannot write " + path.string(), hdf5::last_error(), "free disk space");
-  return {numel == 0 ? 0 : H5Dget_offset(dataset.get()), tensor.values};
-}
-
-/// Writes the elements a few MiB at a time, each on the disk before the next: a file system that orders data before its
-/// journal makes whoever syncs a small file, such as the ledger of the run, wait for all that is dirty.
-void write_elements(const std::filesystem::path& path, std::span<const Extent> extents) {
-  constexpr std::size_t k_piece_bytes = std::size_t{4} << 20;
-  const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
-  const auto check = [&](bool ok) {
-    if (!ok) throw DataError("cannot write " + path.string(), std::strerror(errno), "free disk space");
-  };
-  check(fd.get() >= 0);
-  std::size_t dirty = 0;
-  for (const auto& [offset, values] : extents) {
-    const auto bytes = std::as_bytes(values);
-    for (std::size_t done = 0; done < bytes.size();) {
-      const std::size_t size = std::min(bytes.size() - done, k_piece_bytes - dirty);
-      const ssize_t written = ::pwrite(fd.get(), bytes.data() + done, size, static_cast<off_t>(offset + done));
-      check(written > 0);
-      done += static_cast<std::size_t>(written);
-      dirty += static_cast<std::size_t>(written);
-      if (dirty < k_piece_bytes) continue;
-      check(::fdatasync(fd.get()) == 0);
-      dirty = 0;
-    }
-  }
+  return {numel == 0 ? 0 : H5Dget_offset(dataset.get()), tensor.bytes};
 }
 
 /// HDF5 would create the file for everyone; it keeps the mode of one that is there.
@@ -114,6 +95,7 @@ void write_contents(const std::filesystem::path& path, const TextAttributes& att
                     std::span<const NamedTensor> tensors, const std::string& checksum) {
   const hdf5::Session session;
   const hdf5::Properties access = hdf5::file_access();
+  H5Pset_alignment(access.get(), k_aligned_bytes, UncachedWriter::k_alignment);
   const hdf5::Properties creation(H5Pcreate(H5P_FILE_CREATE));
   H5Pset_obj_track_times(creation.get(), false);
   hdf5::File file(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), access.get()));
@@ -123,30 +105,39 @@ void write_contents(const std::filesystem::path& path, const TextAttributes& att
   std::vector<Extent> extents;
   for (const NamedTensor& tensor : tensors) extents.push_back(place_tensor(file.get(), tensor, path));
   if (!file.reset()) throw DataError("cannot write " + path.string(), hdf5::last_error());
-  write_elements(path, extents);
+  UncachedWriter writer(path);
+  for (const auto& [offset, bytes] : extents) writer.write(offset, bytes);
 }
 
 enum class Contents { structure, values };
+
+std::optional<DType> dtype_of(hid_t type) {
+  for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::f16, DType::i64, DType::i32, DType::u8,
+                            DType::i8, DType::u32, DType::u64}) {
+    if (H5Tequal(type, hdf5::stored_type(dtype).get()) > 0) return dtype;
+  }
+  return {};
+}
 
 StoredTensor read_tensor(hid_t file, const std::string& name, std::int64_t file_bytes, const std::string& where,
                          Contents contents) {
   const hdf5::Dataset dataset(H5Dopen2(file, name.c_str(), H5P_DEFAULT));
   const hdf5::Type type(dataset ? H5Dget_type(dataset.get()) : H5I_INVALID_HID);
-  if (!type || H5Tequal(type.get(), hdf5::stored_type(DType::f32).get()) <= 0) {
-    fail(where + ": /" + name + " is not a float32 dataset");
-  }
+  const std::optional<DType> dtype = type ? dtype_of(type.get()) : std::nullopt;
+  if (!dtype) fail(where + ": /" + name + " is not a dataset of numbers that tensor files hold");
   const hdf5::Space space(H5Dget_space(dataset.get()));
   std::vector<hsize_t> dims(static_cast<std::size_t>(std::max(0, H5Sget_simple_extent_ndims(space.get()))));
   H5Sget_simple_extent_dims(space.get(), dims.data(), nullptr);
   const hssize_t numel = H5Sget_simple_extent_npoints(space.get());
   // A claimed size is believed only as far as the file could hold it.
-  if (numel < 0 || numel > file_bytes / static_cast<std::int64_t>(sizeof(float))) {
+  if (numel < 0 || numel > file_bytes / static_cast<std::int64_t>(item_size(*dtype))) {
     throw DataError(where + ": /" + name + " claims more values than the file holds");
   }
   if (contents == Contents::structure) return {};
   StoredTensor tensor{.shape = {dims.begin(), dims.end()},
-                      .values = std::vector<float>(static_cast<std::size_t>(numel))};
-  if (H5Dread(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, tensor.values.data()) < 0) {
+                      .dtype = *dtype,
+                      .bytes = std::vector<std::byte>(static_cast<std::size_t>(numel) * item_size(*dtype))};
+  if (H5Dread(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, tensor.bytes.data()) < 0) {
     fail(where + ": cannot read /" + name);
   }
   return tensor;
@@ -218,7 +209,7 @@ void write_tensor_file(const std::filesystem::path& path, const TextAttributes& 
   for (const NamedTensor& tensor : tensors) sorted[tensor.name] = &tensor;
   Checksum checksum;
   checksum.add(attributes);
-  for (const auto& [name, tensor] : sorted) checksum.add(name, tensor->shape, tensor->values);
+  for (const auto& [name, tensor] : sorted) checksum.add(name, tensor->shape, tensor->dtype, tensor->bytes);
 
   const std::filesystem::path temporary = path.string() + ".tmp";
   ::unlink(temporary.c_str());  // of a writer that was killed
@@ -226,11 +217,7 @@ void write_tensor_file(const std::filesystem::path& path, const TextAttributes& 
   try {
     write_contents(temporary, attributes, tensors, checksum.finish());
     sync_to_disk(temporary);
-    if (overwrite == Overwrite::refuse) {
-      publish(temporary, path);
-    } else if (::rename(temporary.c_str(), path.c_str()) != 0) {
-      throw DataError("cannot write " + path.string(), std::strerror(errno));
-    }
+    give_name(temporary, path, overwrite);
   } catch (...) {
     ::unlink(temporary.c_str());
     throw;
@@ -250,7 +237,7 @@ TensorFile read_tensor_file(const std::filesystem::path& path) {
   const auto stated = contents.attributes.extract(k_checksum);
   Checksum checksum;
   checksum.add(contents.attributes);
-  for (const auto& [name, tensor] : contents.tensors) checksum.add(name, tensor.shape, tensor.values);
+  for (const auto& [name, tensor] : contents.tensors) checksum.add(name, tensor.shape, tensor.dtype, tensor.bytes);
   if (stated.empty() || stated.mapped() != checksum.finish()) {
     throw DataError(path.string() + " is damaged", "its contents do not fit its checksum", "use an older file");
   }

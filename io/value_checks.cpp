@@ -39,6 +39,8 @@ std::optional<std::int64_t> find_outside(std::span<const std::byte> bytes, DType
     case DType::f32:
     case DType::u32:
     case DType::u64:
+    case DType::bf16:
+    case DType::f64:
       break;
   }
   return std::nullopt;

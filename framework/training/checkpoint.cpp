@@ -7,6 +7,7 @@
 #include <ripieno/accounting/base/log.hpp>
 #include <ripieno/accounting/base/text.hpp>
 #include <ripieno/framework/training/checkpoint.hpp>
+#include <ripieno/framework/training/tensor_arrays.hpp>
 #include <ripieno/io/tensor_file.hpp>
 #include <sstream>
 
@@ -19,32 +20,6 @@ std::filesystem::path file_name(std::int64_t step) {
   std::string digits = std::to_string(step);
   digits.insert(0, 12 - std::min<std::size_t>(12, digits.size()), '0');
   return "step-" + digits + ".h5";
-}
-
-void add_tensors(const std::string& prefix, const PyTree& tree, std::vector<io::NamedTensor>& tensors) {
-  const std::vector<std::string> paths = tree.paths();
-  const std::vector<at::Tensor> leaves = tree.leaves();
-  for (std::size_t i = 0; i < leaves.size(); ++i) {
-    tensors.push_back({.name = prefix + paths[i],
-                       .shape = leaves[i].sizes().vec(),
-                       .values = {leaves[i].const_data_ptr<float>(), static_cast<std::size_t>(leaves[i].numel())}});
-  }
-}
-
-PyTree take_tensors(const std::string& prefix, const PyTree& like, io::TensorFile& file, const std::string& where) {
-  const std::vector<std::string> paths = like.paths();
-  const std::vector<at::Tensor> leaves = like.leaves();
-  std::vector<at::Tensor> taken;
-  for (std::size_t i = 0; i < leaves.size(); ++i) {
-    const auto stored = file.tensors.extract(prefix + paths[i]);
-    if (stored.empty() || leaves[i].sizes() != at::IntArrayRef(stored.mapped().shape)) {
-      throw DataError(where + " does not fit the model",
-                      "tensor " + prefix + paths[i] + " is missing or has another shape",
-                      "resume with the model that the run began with");
-    }
-    taken.push_back(at::tensor(stored.mapped().values, leaves[i].options().device(at::kCPU)).view(leaves[i].sizes()));
-  }
-  return like.with_leaves(taken);
 }
 
 std::string secret_text(const RunSecret& secret) {
@@ -87,7 +62,7 @@ optim::OptimizerState take_optimizer(const optim::OptimizerState& like, io::Tens
                      "resume with the --optimizer, --momentum and --ema that the run began with");
   }
   optim::OptimizerState state = like;
-  for (auto& [name, tree] : state.slots) tree = take_tensors(slot_prefix(name), tree, file, where);
+  for (auto& [name, tree] : state.slots) tree = take_tree(slot_prefix(name), tree, file, where);
   for (std::size_t i = 0; i < state.phi.size(); ++i) {
     const auto found = file.attributes.find(phi_name(i));
     if (found == file.attributes.end())
@@ -111,12 +86,8 @@ Key key_of(const std::string& text, const std::string& where) {
 
 constexpr const char* k_buffers = "noise-buffers";  // a key of a tree holds no dot
 
-void add_noise_tensors(const MFNoiseState& noise, std::vector<io::NamedTensor>& tensors) {
-  if (noise.buffers.numel() == 0) return;
-  tensors.push_back(
-      {.name = k_buffers,
-       .shape = noise.buffers.sizes().vec(),
-       .values = {noise.buffers.const_data_ptr<float>(), static_cast<std::size_t>(noise.buffers.numel())}});
+void add_noise_tensors(const MFNoiseState& noise, TensorArrays& tensors) {
+  if (noise.buffers.numel() > 0) tensors.add("", PyTree{{k_buffers, noise.buffers}});
 }
 
 /// Bounds as numbers, and keys of rows that were made before a resume, one after the other.
@@ -135,7 +106,7 @@ MFNoiseState take_noise(const MFNoiseState& like, std::int64_t step, io::TensorF
   MFNoiseState noise = like;
   noise.step = step;
   if (like.buffers.numel() > 0) {
-    noise.buffers = take_tensors("", PyTree{{k_buffers, like.buffers}}, file, where)[k_buffers];
+    noise.buffers = take_tree("", PyTree{{k_buffers, like.buffers}}, file, where)[k_buffers];
   }
   std::istringstream bounds(file.attributes.contains("noise_bounds") ? file.attributes.at("noise_bounds") : "");
   for (std::string bound; bounds >> bound;) noise.bounds.push_back(number(bound, where));
@@ -164,7 +135,7 @@ Checkpoint read_checkpoint(const std::filesystem::path& path, const TrainingStat
                         .setup = text("setup"),
                         .ledger_head = text("ledger_head"),
                         .ledger_bytes = integer(text("ledger_bytes"), where)};
-  checkpoint.state.params = take_tensors("params.", like.params, file, where);
+  checkpoint.state.params = take_tree("params.", like.params, file, where);
   checkpoint.state.optimizer = take_optimizer(like.optimizer, file, where);
   checkpoint.state.optimizer.step = integer(text("optimizer_step"), where);
   checkpoint.state.noise.step = integer(text("step"), where);
@@ -190,10 +161,10 @@ CheckpointFolder::CheckpointFolder(std::filesystem::path folder, int keep) : fol
 
 void CheckpointFolder::write(const Checkpoint& checkpoint) const {
   std::filesystem::create_directories(folder_);
-  std::vector<io::NamedTensor> tensors;
-  add_tensors("params.", checkpoint.state.params, tensors);
+  TensorArrays tensors;
+  tensors.add("params.", checkpoint.state.params);
   const optim::OptimizerState& optimizer = checkpoint.state.optimizer;
-  for (const auto& [name, tree] : optimizer.slots) add_tensors(slot_prefix(name), tree, tensors);
+  for (const auto& [name, tree] : optimizer.slots) tensors.add(slot_prefix(name), tree);
   const std::filesystem::path path = folder_ / file_name(checkpoint.state.step());
   std::map<std::string, std::string> attributes{{"format", k_format},
                                                 {"step", std::to_string(checkpoint.state.step())},
@@ -213,7 +184,7 @@ void CheckpointFolder::write(const Checkpoint& checkpoint) const {
     add_noise_tensors(*checkpoint.state.correlated, tensors);
     add_noise_attributes(*checkpoint.state.correlated, attributes);
   }
-  io::write_tensor_file(path, attributes, tensors, io::Readers::owner_only, io::Overwrite::replace);
+  io::write_tensor_file(path, attributes, tensors.arrays(), io::Readers::owner_only, io::Overwrite::replace);
   const std::vector<std::filesystem::path> all = files();
   for (std::size_t i = static_cast<std::size_t>(keep_); i < all.size(); ++i) std::filesystem::remove(all[i]);
 }

@@ -8,12 +8,14 @@
 #include <ripieno/accounting/ledger/schedule.hpp>
 #include <ripieno/framework/models/freeze.hpp>
 #include <ripieno/framework/models/script_model.hpp>
+#include <ripieno/framework/models/sequence_objective.hpp>
 #include <ripieno/framework/models/text.hpp>
 #include <ripieno/framework/sampling/shard_dataset.hpp>
 #include <ripieno/framework/training/data.hpp>
 #include <ripieno/framework/training/inputs.hpp>
 #include <ripieno/framework/training/mechanism_options.hpp>
 #include <ripieno/framework/training/model_file.hpp>
+#include <ripieno/framework/training/padding_check.hpp>
 #include <ripieno/framework/training/precision.hpp>
 #include <tuple>
 #include <utility>
@@ -108,9 +110,12 @@ RunInputs open_inputs(const TrainConfig& config, const ModelFactory& make_model,
       throw DataError(config.eval_data->string() + " does not fit " + config.data.string(), "examples differ in shape");
     }
   }
-  inputs.objective = make_objective(config.loss);
+  const io::ShardSet& train = *inputs.train;
+  inputs.objective =
+      train.has_sequences() ? make_sequence_objective(config.loss, train.pad_id()) : make_objective(config.loss);
   std::tie(inputs.model, inputs.initial_ledger_head) = model_for(config, *inputs.train, make_model, device);
   check_fit(inputs, device);
+  if (train.has_sequences()) check_padding(inputs, device);
   return inputs;
 }
 

@@ -5,6 +5,7 @@
 #include <ripieno/framework/models/freeze.hpp>
 #include <ripieno/framework/training/model_file.hpp>
 #include <ripieno/framework/training/state_dict_file.hpp>
+#include <ripieno/framework/training/tensor_arrays.hpp>
 #include <ripieno/io/file.hpp>
 #include <ripieno/io/tensor_file.hpp>
 
@@ -13,17 +14,11 @@ namespace {
 
 constexpr const char* k_format = "ripieno-model 1";
 
+/// Everything as float32, whatever the precision of training.
 void write_h5(const std::filesystem::path& path, const PyTree& params, const io::TextAttributes& notes) {
-  const std::vector<std::string> paths = params.paths();
-  std::vector<at::Tensor> leaves = params.leaves();
-  std::vector<io::NamedTensor> tensors;
-  for (std::size_t i = 0; i < leaves.size(); ++i) {
-    leaves[i] = leaves[i].to(at::kCPU, at::kFloat).contiguous();
-    tensors.push_back({.name = paths[i],
-                       .shape = leaves[i].sizes().vec(),
-                       .values = {leaves[i].const_data_ptr<float>(), static_cast<std::size_t>(leaves[i].numel())}});
-  }
-  io::write_tensor_file(path, notes, tensors);
+  TensorArrays tensors;
+  tensors.add("", params.map([](const at::Tensor& leaf) { return leaf.to(at::kFloat); }));
+  io::write_tensor_file(path, notes, tensors.arrays());
 }
 
 void write_pt(const std::filesystem::path& path, const Model& model, const PyTree& params,
@@ -74,7 +69,7 @@ StoredModel read_model(const std::filesystem::path& path, const Model& like) {
     const auto stored = file.tensors.find(paths[i]);
     if (stored == file.tensors.end()) refuse("it lacks tensor " + paths[i]);
     if (leaves[i].sizes() != at::IntArrayRef(stored->second.shape)) refuse("tensor " + paths[i] + " has another shape");
-    taken.push_back(at::tensor(stored->second.values, leaves[i].options()).view(leaves[i].sizes()));
+    taken.push_back(at::tensor(stored->second.values<float>(), leaves[i].options()).view(leaves[i].sizes()));
   }
   return {like.params.with_leaves(taken), file.attributes.at("ledger_head")};
 }

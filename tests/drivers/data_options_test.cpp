@@ -21,7 +21,7 @@ class DataOptionsTest : public TrainTest {
     std::map<std::string, std::vector<float>> values;
     if (outcome.code != 0) return values;
     for (const auto& [key, tensor] : io::read_tensor_file(folder_ / name / "model.h5").tensors)
-      values[key] = tensor.values;
+      values[key] = tensor.values<float>();
     return values;
   }
 };

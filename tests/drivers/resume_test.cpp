@@ -105,7 +105,7 @@ TEST_F(ResumeTest, ADamagedCheckpointIsPassedOver) {
   for (const fs::path& path : checkpoints) {
     EXPECT_EQ(fs::status(path).permissions(), fs::perms::owner_read | fs::perms::owner_write) << "it holds the secret";
   }
-  const std::vector<float> values = io::read_tensor_file(checkpoints[1]).tensors.begin()->second.values;
+  const std::vector<float> values = io::read_tensor_file(checkpoints[1]).tensors.begin()->second.values<float>();
   std::string bytes = read_file(checkpoints[1]);
   const std::size_t data = bytes.find({reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)});
   ASSERT_NE(data, std::string::npos);

@@ -27,7 +27,8 @@ class RunOptionsTest : public TrainTest {
   }
   [[nodiscard]] std::map<std::string, std::vector<float>> tensors(const std::string& file) const {
     std::map<std::string, std::vector<float>> values;
-    for (const auto& [name, tensor] : io::read_tensor_file(folder_ / file).tensors) values[name] = tensor.values;
+    for (const auto& [name, tensor] : io::read_tensor_file(folder_ / file).tensors)
+      values[name] = tensor.values<float>();
     return values;
   }
 

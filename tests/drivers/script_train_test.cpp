@@ -50,6 +50,32 @@ class ScriptTrainTest : public TrainTest {
         .string();
   }
 
+  /// Texts of lengths 1 to 60 over 19 words, padded with the twentieth.
+  [[nodiscard]] std::string texts(const std::string& name, bool labels) const {
+    constexpr std::int64_t k_examples = 60;
+    std::mt19937 engine(3);
+    std::vector<std::int64_t> lengths(k_examples), classes(k_examples);
+    std::vector<std::uint8_t> tokens;
+    for (std::size_t i = 0; i < lengths.size(); ++i) {
+      lengths[i] = 1 + static_cast<std::int64_t>(engine() % 60);
+      classes[i] = static_cast<std::int64_t>(i % 3);
+      for (std::int64_t place = 0; place < lengths[i]; ++place)
+        tokens.push_back(static_cast<std::uint8_t>(engine() % 19));
+    }
+    io::DatasetSpec spec;
+    spec.sequences = true;
+    spec.vocab_size = 20;
+    spec.pad_id = 19;
+    spec.num_examples = k_examples;
+    spec.labels = labels;
+    if (labels) spec.num_classes = 3;
+    io::DatasetWriter writer(folder_ / name, spec);
+    io::Examples rows{.count = k_examples, .x = std::as_bytes(std::span(tokens)), .lengths = lengths};
+    if (labels) rows.y = std::as_bytes(std::span(classes));
+    writer.append(rows);
+    return writer.finish().string();
+  }
+
   /// A command that trains `model`; OUT has its name.
   [[nodiscard]] std::string command(const std::string& model, const std::string& data,
                                     const std::string& more = "") const {
@@ -111,6 +137,23 @@ TEST_F(ScriptTrainTest, OtherLossesTrainAndAreEvaluated) {
     fs::remove_all(folder_ / c.model);
     fs::remove_all(folder_ / ("data-" + c.data.name));
   }
+}
+
+TEST_F(ScriptTrainTest, TextsOfDifferentLengthsTrain) {
+  for (const auto& [model, loss] : {std::pair{"bag", "cross-entropy"}, std::pair{"language", "next-token"}}) {
+    const std::string data = texts(model, loss == std::string("cross-entropy"));
+    const Outcome trained = run(mpiexec(2) + command(model, data, std::string("--loss ") + loss));
+    ASSERT_EQ(trained.code, 0) << model << ": " << trained.output;
+    EXPECT_EQ(records(out(model) + "/ledger.jsonl"), 10) << model;
+  }
+}
+
+TEST_F(ScriptTrainTest, AModelThatSeesPaddingIsRefused) {
+  const Outcome refused = run(command("bag-with-padding", texts("texts", true)));
+  EXPECT_EQ(refused.code, static_cast<int>(ExitCode::privacy)) << refused.output;
+  EXPECT_THAT(refused.output, HasSubstr("another loss for a sequence that is padded further"));
+  EXPECT_THAT(refused.output, HasSubstr("the padding token 19"));
+  EXPECT_FALSE(fs::exists(folder_ / "bag-with-padding/ledger.jsonl"));
 }
 
 TEST_F(ScriptTrainTest, MistakesAreExplained) {

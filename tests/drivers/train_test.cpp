@@ -133,7 +133,8 @@ TEST_F(TrainTest, Invariant_P3_AnInsecureSeedRepeatsBitForBitAndIsReportedAsNotP
 std::vector<float> parameters(const std::string& out) {
   std::vector<float> all;
   for (const auto& [name, tensor] : io::read_tensor_file(out + "/model.h5").tensors) {
-    all.insert(all.end(), tensor.values.begin(), tensor.values.end());
+    const std::vector<float> values = tensor.values<float>();
+    all.insert(all.end(), values.begin(), values.end());
   }
   return all;
 }

@@ -19,7 +19,8 @@ namespace fs = std::filesystem;
 class TensorFileTest : public ::testing::Test {
  protected:
   void write(const fs::path& path, Readers readers = Readers::everyone) const {
-    const std::vector<NamedTensor> tensors{{"b", {2, 3}, values_}, {"a.weight", {}, std::span(values_).first(1)}};
+    const std::vector<NamedTensor> tensors{named_tensor<float>("b", {2, 3}, values_),
+                                           named_tensor<float>("a.weight", {}, std::span(values_).first(1))};
     write_tensor_file(path, {{"model", "linear"}, {"empty", ""}}, tensors, readers);
   }
 
@@ -32,10 +33,36 @@ TEST_F(TensorFileTest, ReadsBackWhatWasWritten) {
   const TensorFile file = read_tensor_file(folder_ / "t.h5");
   EXPECT_EQ(file.attributes, (TextAttributes{{"empty", ""}, {"model", "linear"}}));
   ASSERT_EQ(file.tensors.size(), 2U);
-  EXPECT_EQ(file.tensors.at("b").values, values_);
+  EXPECT_EQ(file.tensors.at("b").values<float>(), values_);
   EXPECT_EQ(file.tensors.at("b").shape, (std::vector<std::int64_t>{2, 3}));
-  EXPECT_EQ(file.tensors.at("a.weight").values, std::vector<float>{1});
+  EXPECT_EQ(file.tensors.at("a.weight").values<float>(), std::vector<float>{1});
   EXPECT_TRUE(file.tensors.at("a.weight").shape.empty());
+}
+
+/// Bit patterns that no arithmetic would keep: NaNs with a payload, signed zeros, subnormals, infinities.
+TEST_F(TensorFileTest, EveryTypeComesBackBitForBit) {
+  const std::vector<DType> dtypes{DType::u8,  DType::i8,  DType::f16, DType::bf16, DType::f32,
+                                  DType::f64, DType::i32, DType::u32, DType::i64,  DType::u64};
+  std::vector<std::byte> pattern(24 * sizeof(std::uint64_t));
+  std::mt19937 engine(5);
+  std::ranges::generate(pattern, [&] { return static_cast<std::byte>(engine()); });
+  std::ranges::fill_n(pattern.begin(), 16, std::byte{0xff});
+  std::ranges::fill_n(pattern.begin() + 16, 8, std::byte{0});
+  std::vector<NamedTensor> tensors;
+  for (const DType dtype : dtypes) {
+    tensors.push_back({std::string(dtype_name(dtype)), {4, 6}, dtype, std::span(pattern).first(24 * item_size(dtype))});
+  }
+  write_tensor_file(folder_ / "t.h5", {}, tensors);
+  const TensorFile file = read_tensor_file(folder_ / "t.h5");
+  ASSERT_EQ(file.tensors.size(), dtypes.size());
+  for (const NamedTensor& written : tensors) {
+    const StoredTensor& read = file.tensors.at(written.name);
+    EXPECT_EQ(read.dtype, written.dtype) << written.name;
+    EXPECT_EQ(read.shape, written.shape) << written.name;
+    EXPECT_TRUE(std::ranges::equal(read.bytes, written.bytes)) << written.name;
+  }
+  EXPECT_THROW((void)file.tensors.at("i32").values<float>(), DataError);
+  EXPECT_EQ(file.tensors.at("u8").values<std::uint8_t>()[0], 0xff);
 }
 
 TEST_F(TensorFileTest, EqualContentsGiveEqualBytesAndNothingIsOverwritten) {
@@ -72,7 +99,7 @@ TEST_F(TensorFileTest, Invariant_P3_AFileWithASecretIsForItsOwnerAlone) {
 }
 
 TEST_F(TensorFileTest, ShapesThatDoNotFitAreRefused) {
-  const std::vector<NamedTensor> tensors{{"b", {7}, values_}};
+  const std::vector<NamedTensor> tensors{named_tensor<float>("b", {7}, values_)};
   EXPECT_THROW(write_tensor_file(folder_ / "t.h5", {}, tensors), UsageError);
   EXPECT_FALSE(fs::exists(folder_ / "t.h5"));
   EXPECT_THROW((void)read_tensor_file(folder_ / "t.h5"), DataError);
@@ -81,20 +108,21 @@ TEST_F(TensorFileTest, ShapesThatDoNotFitAreRefused) {
 TEST_F(TensorFileTest, AReplacementTakesTheOldFilesPlace) {
   write(folder_ / "t.h5");
   values_[0] = 7;
-  const std::vector<NamedTensor> tensors{{"b", {2, 3}, values_}};
+  const std::vector<NamedTensor> tensors{named_tensor<float>("b", {2, 3}, values_)};
   write_tensor_file(folder_ / "t.h5", {}, tensors, Readers::everyone, Overwrite::replace);
-  EXPECT_EQ(read_tensor_file(folder_ / "t.h5").tensors.at("b").values[0], 7);
+  EXPECT_EQ(read_tensor_file(folder_ / "t.h5").tensors.at("b").values<float>()[0], 7);
 }
 
 TEST_F(TensorFileTest, LargeTensorsAreWrittenInPieces) {
   std::vector<float> large(5'000'000);  // 20 MB: more than two flushes
   for (std::size_t i = 0; i < large.size(); ++i) large[i] = static_cast<float>(i);
-  const std::vector<NamedTensor> tensors{
-      {"a", {5}, std::span(large).first(5)}, {"b", {1000, 5000}, large}, {"c", {0}, {}}};
+  const std::vector<NamedTensor> tensors{named_tensor<float>("a", {5}, std::span(large).first(5)),
+                                         named_tensor<float>("b", {1000, 5000}, large),
+                                         named_tensor<float>("c", {0}, {})};
   write_tensor_file(folder_ / "t.h5", {}, tensors);
   const TensorFile file = read_tensor_file(folder_ / "t.h5");
-  EXPECT_EQ(file.tensors.at("b").values, large);
-  EXPECT_TRUE(file.tensors.at("c").values.empty());
+  EXPECT_EQ(file.tensors.at("b").values<float>(), large);
+  EXPECT_TRUE(file.tensors.at("c").bytes.empty());
 }
 
 TEST_F(TensorFileTest, DamagedMetadataIsAnErrorAndNoCrash) {
@@ -117,7 +145,7 @@ TEST_F(TensorFileTest, DamagedMetadataIsAnErrorAndNoCrash) {
   std::vector<float> values(300'000);
   for (int step = first_step;; ++step) {
     std::fill(values.begin(), values.end(), static_cast<float>(step));
-    const std::vector<NamedTensor> tensors{{"w", {3, 100'000}, values}};
+    const std::vector<NamedTensor> tensors{named_tensor<float>("w", {3, 100'000}, values)};
     // Every step is written twice: the second replaces the first.
     for (int i = 0; i < 2; ++i) {
       write_tensor_file(folder / ("step-" + std::to_string(step) + ".h5"), {{"step", std::to_string(step)}}, tensors,
@@ -132,7 +160,7 @@ TEST_F(TensorFileTest, KilledAtAnyMomentEveryCheckpointIsReadableAndTheAcknowled
   const int kills = std::getenv("RIPIENO_FULL") != nullptr ? 200 : 20;
   std::mt19937_64 random(13);
   const std::vector<float> values(300'000);
-  const std::vector<NamedTensor> tensors{{"w", {3, 100'000}, values}};
+  const std::vector<NamedTensor> tensors{named_tensor<float>("w", {3, 100'000}, values)};
   const auto begin = std::chrono::steady_clock::now();
   write_tensor_file(folder_ / "timed", {}, tensors);
   const auto once = std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - begin);
@@ -156,7 +184,7 @@ TEST_F(TensorFileTest, KilledAtAnyMomentEveryCheckpointIsReadableAndTheAcknowled
       if (entry.path().extension() != ".h5") continue;
       const TensorFile file = read_tensor_file(entry.path());
       newest = std::max(newest, std::stoi(file.attributes.at("step")));
-      ASSERT_EQ(file.tensors.at("w").values.back(), static_cast<float>(std::stoi(file.attributes.at("step"))));
+      ASSERT_EQ(file.tensors.at("w").values<float>().back(), static_cast<float>(std::stoi(file.attributes.at("step"))));
     }
     ASSERT_GE(newest, step - 1) << "an acknowledged checkpoint is missing";
   }

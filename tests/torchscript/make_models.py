@@ -102,6 +102,20 @@ class Language(nn.Module):
         return self.head(self.cells(self.words(x))[0]) * scale
 
 
+class Bag(nn.Module):
+    """The mean over words, which leaves out the padding token or, as it must not, counts it."""
+
+    def __init__(self, masked: bool):
+        super().__init__()
+        self.masked = masked
+        self.words = nn.Embedding(20, 12)
+        self.head = nn.Linear(12, CLASSES)
+
+    def forward(self, x):
+        real = (x != 19 if self.masked else x >= 0).unsqueeze(2).to(torch.float32)
+        return self.head((self.words(x) * real).sum(1) / real.sum(1).clamp(min=1))
+
+
 class Score(nn.Module):
     """One number for each example."""
 
@@ -157,6 +171,8 @@ def main():
         expected = Expected(x=x, y=y, norms=norms(model, x, y), logits=model(x).detach())
         torch.jit.script(expected).save(f"{folder / name}-expected.pt")
     save(folder / "language", Language(), torch.randint(20, (EXAMPLES, 9)))
+    save(folder / "bag", Bag(True), torch.randint(19, (EXAMPLES, 9)))
+    save(folder / "bag-with-padding", Bag(False), torch.randint(19, (EXAMPLES, 9)))
     save(folder / "score", Score(), torch.randn(EXAMPLES, 8))
 
 

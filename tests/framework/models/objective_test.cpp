@@ -6,6 +6,7 @@
 #include <ripieno/accounting/base/error.hpp>
 #include <ripieno/framework/models/freeze.hpp>
 #include <ripieno/framework/models/objective.hpp>
+#include <ripieno/framework/models/sequence_objective.hpp>
 
 namespace ripieno {
 namespace {
@@ -53,6 +54,23 @@ TEST(Objective, NextTokenComparesEachPlaceWithTheTokenAfterIt) {
   EXPECT_NEAR(losses[0].item<double>(), std::log1p(2 * std::exp(-3)), 1e-12);
   EXPECT_NEAR(losses[1].item<double>(), std::log(3), 1e-12);
   EXPECT_EQ(objective.accuracy(outputs, x, {})[0].item<double>(), 1);
+}
+
+TEST(Objective, NextTokenDoesNotSeeHowFarASequenceIsPadded) {
+  constexpr std::int64_t k_padding = 2;
+  const Objective objective = make_sequence_objective("next-token", k_padding);
+  const at::Tensor x = labels({0, 1, 1, 2, 2, 0, 2, 2, 2, 2}).view({2, 5});  // of lengths 3 and 1
+  at::manual_seed(2);
+  const at::Tensor outputs = at::randn({2, 5, 3}, at::kDouble);
+  const at::Tensor losses = objective.loss(outputs, x, {});
+  const at::Tensor own = objective.loss(outputs.narrow(1, 0, 3), x.narrow(1, 0, 3), {});
+  EXPECT_NEAR(losses[0].item<double>(), own[0].item<double>(), 1e-12);
+  EXPECT_NEAR(losses[0].item<double>(),
+              make_objective("next-token").loss(outputs.narrow(1, 0, 3), x.narrow(1, 0, 3), {})[0].item<double>(),
+              1e-12);
+  EXPECT_EQ(losses[1].item<double>(), 0) << "nothing follows its one token";
+  EXPECT_EQ(objective.loss(outputs.narrow(1, 0, 1), x.narrow(1, 0, 1), {})[1].item<double>(), 0);
+  EXPECT_EQ(objective.accuracy(outputs, x, {})[1].item<double>(), 0);
 }
 
 TEST(Objective, WhatDoesNotFitIsRefusedWithoutQuotingIt) {
