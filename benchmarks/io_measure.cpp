@@ -1,5 +1,5 @@
 // One way of reading Poisson batches from a dataset, measured: what benchmarks/io_peers.py calls.
-//   bench-io-measure MANIFEST SAMPLE_RATE METHOD SEED
+//   bench-io-measure MANIFEST SAMPLE_RATE METHOD SEED warm|cold
 // METHOD: stream (draw, prefetch and gather), memory (draw, and the same gather from an array), memcpy (draw, and the
 // rows copied as they are), pread (draw, and one read a row). Prints examples a second of processor time and of wall
 // time, over one draw.
@@ -34,6 +34,14 @@ double cpu_seconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
+/// Room for rows as they are delivered: float32, or int64 where the files hold tokens.
+struct Rows {
+  std::vector<float> numbers;
+  std::vector<std::int64_t> tokens;
+};
+
+bool holds_tokens(const io::ShardSet& set) { return set.stored_dtype() == io::DType::i32; }
+
 std::size_t row_bytes(const io::ShardSet& set) {
   return static_cast<std::size_t>(set.example_numel()) * io::item_size(set.stored_dtype());
 }
@@ -61,62 +69,97 @@ std::vector<std::byte> load(const io::ShardSet& set) {
   return all;
 }
 
-std::function<void(const Ids&, std::span<float>)> reader(const io::ShardSet& set, const std::string& method) {
+/// Converts one row to its place.
+using ConvertRow = std::function<void(const std::byte* row, std::size_t place, Rows& out)>;
+
+ConvertRow row_converter(const io::ShardSet& set) {
   const auto numel = static_cast<std::size_t>(set.example_numel());
-  const std::size_t bytes = row_bytes(set);
-  if (method == "stream") {
-    return [&set](const Ids& ids, std::span<float> out) {
-      set.prefetch(ids);
-      set.gather_x(ids, out);
+  if (holds_tokens(set)) {
+    return [numel](const std::byte* row, std::size_t place, Rows& out) {
+      const auto* const tokens = reinterpret_cast<const std::int32_t*>(row);
+      std::copy(tokens, tokens + numel, out.tokens.begin() + static_cast<std::ptrdiff_t>(place * numel));
     };
   }
-  const auto convert = std::make_shared<io::RowConverter>(set.stored_dtype(), set.shard(0).normalisation, numel);
-  if (method == "pread") {
-    auto files = std::make_shared<std::vector<io::OpenFile>>();
-    for (std::int64_t i = 0; i < set.num_shards(); ++i) files->push_back(io::open_regular_file(set.shard(i).path));
-    return [=, &set](const Ids& ids, std::span<float> out) {
-      std::vector<std::byte> row(bytes);
-      for_each_place(set, ids, [&](std::size_t i, std::int64_t shard, std::uint64_t offset) {
-        io::read_at((*files)[static_cast<std::size_t>(shard)].fd.get(), offset, row, set.shard(shard).path);
-        (*convert)(row.data(), out.data() + i * numel);
-      });
-    };
-  }
-  const auto all = std::make_shared<std::vector<std::byte>>(load(set));
-  if (method == "memcpy") {
-    return [=](const Ids& ids, std::span<float> out) {
-      for (std::size_t i = 0; i < ids.size(); ++i) {
-        std::memcpy(reinterpret_cast<std::byte*>(out.data()) + i * bytes,
-                    all->data() + static_cast<std::size_t>(ids[i]) * bytes, bytes);
-      }
-    };
-  }
-  if (method != "memory") throw UsageError("unknown method " + method);
-  return [=](const Ids& ids, std::span<float> out) {
-    for (std::size_t i = 0; i < ids.size(); ++i) {
-      (*convert)(all->data() + static_cast<std::size_t>(ids[i]) * bytes, out.data() + i * numel);
+  return
+      [numel, convert = std::make_shared<io::RowConverter>(set.stored_dtype(), set.shard(0).normalisation, numel)](
+          const std::byte* row, std::size_t place, Rows& out) { (*convert)(row, out.numbers.data() + place * numel); };
+}
+
+using Reader = std::function<void(const Ids& ids, Rows& out)>;
+
+Reader stream_reader(const io::ShardSet& set) {
+  return [&set](const Ids& ids, Rows& out) {
+    const std::size_t elements = ids.size() * static_cast<std::size_t>(set.example_numel());
+    set.prefetch(ids);
+    if (holds_tokens(set)) {
+      set.gather_tokens(ids, set.example_numel(), std::span(out.tokens).first(elements));
+    } else {
+      set.gather_x(ids, std::span(out.numbers).first(elements));
     }
   };
+}
+
+Reader pread_reader(const io::ShardSet& set) {
+  const auto files = std::make_shared<std::vector<io::OpenFile>>();
+  for (std::int64_t i = 0; i < set.num_shards(); ++i) files->push_back(io::open_regular_file(set.shard(i).path));
+  return [files, &set, convert = row_converter(set)](const Ids& ids, Rows& out) {
+    std::vector<std::byte> row(row_bytes(set));
+    for_each_place(set, ids, [&](std::size_t i, std::int64_t shard, std::uint64_t offset) {
+      io::read_at((*files)[static_cast<std::size_t>(shard)].fd.get(), offset, row, set.shard(shard).path);
+      convert(row.data(), i, out);
+    });
+  };
+}
+
+Reader memory_reader(const io::ShardSet& set, bool converts) {
+  const auto all = std::make_shared<std::vector<std::byte>>(load(set));
+  const std::size_t bytes = row_bytes(set);
+  return [=, convert = row_converter(set), tokens = holds_tokens(set)](const Ids& ids, Rows& out) {
+    auto* const copies =
+        tokens ? reinterpret_cast<std::byte*>(out.tokens.data()) : reinterpret_cast<std::byte*>(out.numbers.data());
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      const std::byte* const row = all->data() + static_cast<std::size_t>(ids[i]) * bytes;
+      if (converts) {
+        convert(row, i, out);
+      } else {
+        std::memcpy(copies + i * bytes, row, bytes);
+      }
+    }
+  };
+}
+
+Reader reader(const io::ShardSet& set, const std::string& method) {
+  if (method == "stream") return stream_reader(set);
+  if (method == "pread") return pread_reader(set);
+  if (method == "memory") return memory_reader(set, true);
+  if (method == "memcpy") return memory_reader(set, false);
+  throw UsageError("unknown method " + method, {}, "use stream, memory, memcpy or pread");
 }
 
 void measure(const io::ShardSet& set, double rate, const std::string& method, std::uint64_t seed, bool warm) {
   const auto read = reader(set, method);
   const auto most = static_cast<std::size_t>(2 * rate * static_cast<double>(set.num_examples()) + 64);
-  std::vector<float> out(most * static_cast<std::size_t>(set.example_numel()), 0.0F);
+  Rows out;
+  const std::size_t elements = most * static_cast<std::size_t>(set.example_numel());
+  if (holds_tokens(set)) {
+    out.tokens.assign(elements, 0);
+  } else {
+    out.numbers.assign(elements, 0.0F);
+  }
   if (warm) {  // maps the pages, as all steps but the first find them
     Ids all(static_cast<std::size_t>(set.num_examples()));
     std::iota(all.begin(), all.end(), 0);
     for (std::size_t i = 0; i < all.size(); i += most) {
       const Ids some(all.begin() + static_cast<std::ptrdiff_t>(i),
                      all.begin() + static_cast<std::ptrdiff_t>(std::min(all.size(), i + most)));
-      read(some, std::span(out).first(some.size() * static_cast<std::size_t>(set.example_numel())));
+      read(some, out);
     }
   }
   const Key draw_key = key(seed);
   const double cpu = cpu_seconds();
   const auto wall = std::chrono::steady_clock::now();
   const Ids ids = ids_with_heads(draw_key, 0, 0, set.num_examples(), rate);
-  read(ids, std::span(out).first(ids.size() * static_cast<std::size_t>(set.example_numel())));
+  read(ids, out);
   const double cpu_s = cpu_seconds() - cpu;
   const double wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - wall).count();
   std::printf("%.1f %.1f\n", static_cast<double>(ids.size()) / cpu_s, static_cast<double>(ids.size()) / wall_s);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Poisson batches of normalised float32 rows: our stream beside what people use in Python, as ratios within one run.
 
-usage: io_peers.py [--rounds N] [--cold] [--small] [--program build/cpu/bin/bench-io-measure]
+usage: io_peers.py [--rounds N] [--cold] [--small] [--only NAME]... [--program build/cpu/bin/bench-io-measure]
 Run it with the Python of the tests' virtual environment (scripts/setup --tests). All methods draw their batch, read it
 and convert it; they take turns within a round, and the figures are medians over the rounds. Warm: examples a second of
 processor time, one process, page cache full. --cold: of wall time, the page cache dropped before each (root only).
@@ -21,26 +21,32 @@ import numpy as np
 import torch
 import torch.utils.data
 
-SETS = {  # name: shape of an example, number of examples, sample rates
-    "784 B": ((28, 28), 400_000, (0.001, 0.01, 0.1)),
-    "3 KB": ((3, 32, 32), 100_000, (0.001, 0.01, 0.1)),
-    "150 KB": ((3, 224, 224), 2_000, (0.01, 0.1)),
-    "512 tokens": ((512,), 100_000, (0.001, 0.01, 0.1)),
+RATES = (0.001, 0.01, 0.1)
+SETS = {  # name: shape of an example, number of examples, type on the disk
+    "784 B": ((28, 28), 400_000, np.uint8),
+    "3 KB": ((3, 32, 32), 100_000, np.uint8),
+    "150 KB": ((3, 224, 224), 8_000, np.uint8),
+    "512 tokens": ((512,), 100_000, np.int32),
 }
 SCALE = np.float32(1 / 255)
 
 
-def make_set(folder, shape, count):
+def converted(rows):
+    """As a model takes them: bytes as numbers in [0, 1], tokens as int64."""
+    return rows.astype(np.float32) * SCALE if rows.dtype == np.uint8 else rows.astype(np.int64)
+
+
+def make_set(folder, shape, count, dtype):
     """An HDF5 file as people write it, and the same as a dataset of ours."""
     path = folder / "plain.h5"
     rng = np.random.default_rng(1)
     with h5py.File(path, "w") as file:
-        x = file.create_dataset("x", (count, *shape), np.uint8)
+        x = file.create_dataset("x", (count, *shape), dtype)
         file.create_dataset("y", data=np.zeros(count, np.int64))
         block = max(1, (1 << 24) // int(np.prod(shape)))
         for begin in range(0, count, block):
             n = min(block, count - begin)
-            x[begin:begin + n] = rng.integers(0, 256, (n, *shape), dtype=np.uint8)
+            x[begin:begin + n] = rng.integers(0, 256, (n, *shape), dtype=dtype)
     return path
 
 
@@ -53,7 +59,7 @@ class Single(torch.utils.data.Dataset):
     def __getitem__(self, index):
         if self.file is None:
             self.file = h5py.File(self.path, "r")
-        return torch.from_numpy(self.file["x"][index].astype(np.float32) * SCALE)
+        return torch.from_numpy(converted(self.file["x"][index]))
 
 
 class PoissonBatches(torch.utils.data.Sampler):
@@ -72,10 +78,10 @@ def draw(count, rate):
 
 
 class Peers:
-    def __init__(self, path, shape, count, rate):
+    def __init__(self, path, shape, count, dtype, rate):
         self.path, self.count, self.rate = path, count, rate
         self.file = h5py.File(path, "r")
-        self.map = np.memmap(path, np.uint8, "r", self.file["x"].id.get_offset(), (count, *shape))
+        self.map = np.memmap(path, dtype, "r", self.file["x"].id.get_offset(), (count, *shape))
         self.ram = torch.from_numpy(self.file["x"][:])
         self.loaders = {}
 
@@ -89,15 +95,16 @@ class Peers:
 
     def fancy(self):
         ids = draw(self.count, self.rate)
-        return len(self.file["x"][ids].astype(np.float32) * SCALE)
+        return len(converted(self.file["x"][ids]))
 
     def memmap(self):
         ids = draw(self.count, self.rate)
-        return len(self.map[ids].astype(np.float32) * SCALE)
+        return len(converted(self.map[ids]))
 
     def tensor(self):
         ids = torch.from_numpy(draw(self.count, self.rate))
-        return len(self.ram[ids].to(torch.float32) * float(SCALE))
+        rows = self.ram[ids]
+        return len(rows.to(torch.float32) * float(SCALE) if rows.dtype == torch.uint8 else rows.to(torch.int64))
 
 
 def timed(body, clock):
@@ -117,8 +124,8 @@ def drop_caches():
     pathlib.Path("/proc/sys/vm/drop_caches").write_text("3")
 
 
-def measure(arguments, manifest, path, shape, count, rate):
-    peers = Peers(path, shape, count, rate)
+def measure(arguments, manifest, path, shape, count, dtype, rate):
+    peers = Peers(path, shape, count, dtype, rate)
     state = "cold" if arguments.cold else "warm"
     methods = {name: (lambda seed, m=name: ours(arguments.program, manifest, rate, m, seed, state))
                for name in (("stream", "pread") if arguments.cold else ("stream", "memory", "memcpy"))}
@@ -156,20 +163,22 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--cold", action="store_true")
     parser.add_argument("--small", action="store_true", help="a tenth of the examples, for a quick look")
+    parser.add_argument("--only", action="append", choices=SETS, metavar="NAME", help="of: " + ", ".join(SETS))
     parser.add_argument("--program", default=str(root / "build/cpu/bin/bench-io-measure"))
     parser.add_argument("--dataset-program", default=str(root / "build/cpu/bin/ripieno-dataset"))
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    for name, (shape, count, sample_rates) in SETS.items():
+    for name in arguments.only or SETS:
+        shape, count, dtype = SETS[name]
         count = count // 10 if arguments.small else count
         with tempfile.TemporaryDirectory() as folder:
             folder = pathlib.Path(folder)
-            path = make_set(folder, shape, count)
+            path = make_set(folder, shape, count, dtype)
             subprocess.run([arguments.dataset_program, "import", "hdf5", "--from", path, "--out", folder / "ours",
                             "--shards", "4", "-q"], check=True)
-            for rate in sample_rates:
+            for rate in RATES:
                 print(f"{name}, {count} examples, q = {rate}, {'cold' if arguments.cold else 'warm'}", flush=True)
-                measure(arguments, str(folder / "ours/train.json"), path, shape, count, rate)
+                measure(arguments, str(folder / "ours/train.json"), path, shape, count, dtype, rate)
 
 
 if __name__ == "__main__":

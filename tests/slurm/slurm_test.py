@@ -44,6 +44,13 @@ class Run:
         return int(self.cluster.slurm("env", *environment, "sbatch", "--parsable", "--cpus-per-task=1", "--time=10",
                                       f"--output={self.log}", *sbatch_options, ROOT / "slurm" / script, *self.options))
 
+    def run_from_the_head_node(self):
+        """`srun -N4 -n8`, as a user types it: four nodes, eight ranks, no batch script."""
+        with open(self.log, "w") as log:
+            return self.cluster.popen("head", ["srun", "--mpi=pmix", "-N4", "-n8", "--cpus-per-task=1", "--kill-on-bad-exit=1",
+                                               ROOT / "slurm/bind", small_training.TRAIN, *self.options],
+                                      stdout=log, stderr=log).wait(timeout=1800)
+
     def segments(self):
         """(first step, number of records) of each segment of the ledger."""
         found = []
@@ -67,6 +74,9 @@ class Run:
         """The job completed, and epsilon is that of an unbroken run with the lost steps added."""
         state = self.cluster.wait_state(job, ENDED)["JobState"]
         self.test.assertEqual(state, "COMPLETED", self.log_text())
+        self.check_result(lost)
+
+    def check_result(self, lost=None):
         result = small_training.result(self.out)
         segments = self.segments()
         records = sum(count for _, count in segments)
@@ -130,6 +140,14 @@ class SlurmTest(unittest.TestCase):
             self.assertIn("8 ranks on 4 hosts", run.log_text())
 
         self.with_srun("srun", body)
+
+    def test_srun_from_the_head_node_trains_on_all_nodes(self):
+        def body(run):
+            self.assertEqual(run.run_from_the_head_node(), 0, run.log_text())
+            run.check_result(lost=0)
+            self.assertIn("8 ranks on 4 hosts", run.log_text())
+
+        self.with_srun("head", body)
 
     def test_tasks_that_mpi_does_not_connect_are_refused(self):
         run = Run(self, "singletons")
@@ -271,16 +289,24 @@ class SlurmTest(unittest.TestCase):
         data = self.cluster.folder / "fashion-mnist"
         subprocess.run([small_training.BIN / "ripieno-dataset", "import", "fashion-mnist", "--from", FASHION_MNIST, "--out",
                         data], check=True)
-        for launcher in ["mpirun", "srun"]:
-            run = Run(self, f"fashion-{launcher}", launcher)
+
+        def trained(run, start):
             run.options = ["--config", str(ROOT / "drivers/recipes/fashion-mnist-linear.ini"), "--data",
                            str(data / "train.json"), "--eval-data", str(data / "test.json"), "--out", str(run.out)]
-            job = run.submit("--nodes=4", "--ntasks-per-node=2", "--time=60")
-            self.assertEqual(self.cluster.wait_state(job, ENDED, 1800)["JobState"], "COMPLETED", run.log_text())
+            start(run)
             result = small_training.result(run.out)
-            print(f"{launcher}: accuracy {result['test_accuracy']}, epsilon {result['epsilon']}")
+            print(f"{run.out.name}: accuracy {result['test_accuracy']}, epsilon {result['epsilon']}")
             self.assertGreaterEqual(result["test_accuracy"], 0.875)
             self.assertLessEqual(result["epsilon"], 2.7)
+
+        def by_sbatch(run):
+            job = run.submit("--nodes=4", "--ntasks-per-node=2", "--time=60")
+            self.assertEqual(self.cluster.wait_state(job, ENDED, 1800)["JobState"], "COMPLETED", run.log_text())
+
+        trained(Run(self, "fashion-mpirun"), by_sbatch)
+        self.with_srun("fashion-srun", lambda run: trained(run, by_sbatch))
+        self.with_srun("fashion-head", lambda run: trained(
+            run, lambda run: self.assertEqual(run.run_from_the_head_node(), 0, run.log_text())))
 
 
 if __name__ == "__main__":
