@@ -8,7 +8,7 @@ namespace ripieno::io {
 namespace {
 
 // Of mapped pages that count as this process's memory.
-constexpr std::size_t k_resident_bytes = std::size_t{512} << 20;
+constexpr std::size_t k_resident_bytes = std::size_t{384} << 20;
 
 // A share of the limit: MPI, Torch and others want descriptors too.
 std::size_t most_descriptors() {
