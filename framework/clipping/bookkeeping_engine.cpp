@@ -95,6 +95,11 @@ class BookkeepingEngine final : public ClippingEngine {
 
   MicrobatchResult clip(const LossFn& loss, const PyTree& params, std::span<const at::Tensor> batch,
                         const ClippingRule& rule) override {
+    return clip_by_leaf(loss, params, batch, rule, [](std::size_t, const at::Tensor&) {});
+  }
+
+  MicrobatchResult clip_by_leaf(const LossFn& loss, const PyTree& params, std::span<const at::Tensor> batch,
+                                const ClippingRule& rule, const OnLeafSum& on_leaf) override {
     const std::int64_t n = check_batch(batch);
     ClipSettings settings{.rule = rule, .stored = stored_dtype(params)};
     Plans& plans = plans_[inputs_key(loss, params, batch)];
@@ -106,6 +111,9 @@ class BookkeepingEngine final : public ClippingEngine {
     settings.max_spread = limits_.max_spread;
     settings.form = limits_.max_spread > 1 ? GradientForm::in_factors : GradientForm::stored;
     const std::int64_t at_once = examples_at_once(any_plan, settings.form);
+    // Of several parts each adds to every leaf, and so do postponed examples, which stored gradients never leave.
+    const bool leaves_end_early = n <= at_once && settings.form == GradientForm::stored;
+    if (leaves_end_early) settings.on_leaf = on_leaf;
     for (std::int64_t begin = 0; begin < n; begin += at_once) {
       const std::int64_t size = std::min(at_once, n - begin);
       ClippedGraph clipped = clip_part(plans, loss, params, narrowed(batch, begin, size), settings);
@@ -115,10 +123,14 @@ class BookkeepingEngine final : public ClippingEngine {
     }
 
     settings.form = GradientForm::exactly_stored;
+    settings.on_leaf = {};
     for (const at::Tensor& examples : at::cat(postponed).split(examples_at_once(any_plan, settings.form)))
       if (examples.numel() > 0)
         parts.add(examples, clip_part(plans, loss, params, selected(batch, examples), settings).result);
-    return parts.finish();
+    MicrobatchResult result = parts.finish();
+    if (!leaves_end_early)
+      for (std::size_t leaf = 0; leaf < result.sum.size(); ++leaf) on_leaf(leaf, result.sum[leaf]);
+    return result;
   }
 
  private:

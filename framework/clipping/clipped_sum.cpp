@@ -6,7 +6,6 @@
 #include <ripieno/accounting/base/text.hpp>
 #include <ripieno/framework/clipping/clipped_sum.hpp>
 #include <ripieno/framework/clipping/coefficients.hpp>
-#include <ripieno/framework/core/flat.hpp>
 #include <set>
 #include <string>
 
@@ -35,33 +34,46 @@ void check_cuts(std::span<const std::int64_t> cuts, std::int64_t n) {
     throw UsageError("the microbatch cuts do not run from 0 up to the batch size " + std::to_string(n));
 }
 
-/// The leaves of one microbatch's sum in one buffer: their own dtype where they share one, else float64.
-at::Tensor flat_sum(const PyTree& params, std::vector<at::Tensor> leaves) {
-  const bool mixed = std::any_of(leaves.begin(), leaves.end(),
-                                 [&](const at::Tensor& leaf) { return leaf.scalar_type() != leaves[0].scalar_type(); });
-  if (mixed)
-    for (at::Tensor& leaf : leaves) leaf = leaf.to(at::kDouble);
-  return flatten(params.with_leaves(leaves));
-}
-
-/// Adds up microbatch sums in float64. The first is kept as it came, so that a batch of one microbatch costs no buffer.
+/// Adds up microbatch sums in float64, rounded once; a batch of one microbatch costs no buffer for that.
 class Accumulator {
  public:
-  void add(const at::Tensor& flat) {
-    if (!first_.defined()) {
-      first_ = flat;
+  /// A microbatch that others follow.
+  void add(const std::vector<at::Tensor>& leaves) {
+    if (totals_.empty()) {
+      for (const at::Tensor& leaf : leaves)
+        totals_.push_back(leaf.to(at::kDouble, /*non_blocking=*/false, /*copy=*/true));
       return;
     }
-    if (!total_.defined()) total_ = first_.to(at::kDouble, /*non_blocking=*/false, /*copy=*/true);
-    total_.add_(flat);
+    for (std::size_t leaf = 0; leaf < leaves.size(); ++leaf) totals_[leaf].add_(leaves[leaf]);
   }
 
-  [[nodiscard]] at::Tensor finish(at::ScalarType dtype) const { return (total_.defined() ? total_ : first_).to(dtype); }
+  /// The total of a leaf from the last microbatch's part, written to `out` in its shape.
+  void finish(std::size_t leaf, const at::Tensor& last, const at::Tensor& out) {
+    out.copy_(totals_.empty() ? last : totals_[leaf].add_(last));
+  }
 
  private:
-  at::Tensor first_;
-  at::Tensor total_;
+  std::vector<at::Tensor> totals_;
 };
+
+/// Sums the last microbatch of a batch into `flat`, whose leaves are told of one after the other.
+MicrobatchResult clip_last(ClippingEngine& engine, const LossFn& loss, const PyTree& params,
+                           std::span<const at::Tensor> microbatch, const ClippingRule& rule, Accumulator& total,
+                           const at::Tensor& flat, const OnFinal& on_final) {
+  std::int64_t size = 0;
+  return engine.clip_by_leaf(loss, params, microbatch, rule, [&](std::size_t leaf, const at::Tensor& sum) {
+    total.finish(leaf, sum, flat.narrow(0, size, sum.numel()).view(sum.sizes()));
+    size += sum.numel();
+    on_final(flat, size);
+  });
+}
+
+/// Borders of the microbatches that hold an example.
+std::vector<std::int64_t> without_empty(std::span<const std::int64_t> cuts) {
+  std::vector<std::int64_t> borders(cuts.begin(), cuts.end());
+  borders.erase(std::unique(borders.begin(), borders.end()), borders.end());
+  return borders;
+}
 
 /// What one microbatch adds to the counts: clipped examples of each group, those clipped in some group, those that are
 /// not finite, and the loss of the others; float64, where the engine left its results.
@@ -143,7 +155,7 @@ ClippedSum clipped_sum(ClippingEngine& engine, const LossFn& loss, const PyTree&
 
 ClippedSum clipped_sum(ClippingEngine& engine, const LossFn& loss, const PyTree& params,
                        std::span<const at::Tensor> batch, std::span<const std::int64_t> cuts, const ClippingRule& rule,
-                       at::ScalarType sum_dtype) {
+                       at::ScalarType sum_dtype, const OnFinal& on_final) {
   rule.check(params.num_leaves());
   const std::int64_t n = check_batch(batch);
   check_cuts(cuts, n);
@@ -152,22 +164,26 @@ ClippedSum clipped_sum(ClippingEngine& engine, const LossFn& loss, const PyTree&
   ClippedSum sum;
   sum.batch_size = n;
   sum.group_num_clipped.resize(rule.num_groups());
+  sum.flat = at::empty({params.numel()}, batch[0].options().dtype(dtype).requires_grad(false));
   if (n == 0) {
-    sum.flat = at::zeros({params.numel()}, batch[0].options().dtype(dtype).requires_grad(false));
+    on_final(sum.flat.zero_(), sum.flat.numel());
     return sum;
   }
+  const std::vector<std::int64_t> borders = without_empty(cuts);
   Accumulator total;
   std::vector<at::Tensor> counts;
-  for (std::size_t k = 0; k + 1 < cuts.size(); ++k) {
-    if (cuts[k] == cuts[k + 1]) continue;
+  for (std::size_t k = 0; k + 1 < borders.size(); ++k) {
     std::vector<at::Tensor> microbatch;
-    for (const at::Tensor& tensor : batch) microbatch.push_back(tensor.narrow(0, cuts[k], cuts[k + 1] - cuts[k]));
-    MicrobatchResult result = engine.clip(loss, params, microbatch, rule);
+    for (const at::Tensor& tensor : batch) {
+      microbatch.push_back(tensor.narrow(0, borders[k], borders[k + 1] - borders[k]));
+    }
+    const bool last = k + 2 == borders.size();
+    const MicrobatchResult result = last ? clip_last(engine, loss, params, microbatch, rule, total, sum.flat, on_final)
+                                         : engine.clip(loss, params, microbatch, rule);
     counts.push_back(counts_of(result, rule));
-    total.add(flat_sum(params, std::move(result.sum)));
+    if (!last) total.add(result.sum);
   }
   take_counts(counts, rule, sum);
-  sum.flat = total.finish(dtype);
   return sum;
 }
 

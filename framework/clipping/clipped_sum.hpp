@@ -65,6 +65,10 @@ struct ClippedSum {
   double loss_sum = 0;                            ///< over the finite examples
 };
 
+/// Told that elements [0, size) of a sum will not change any more; `flat` is the sum's own memory. Called several times
+/// with growing sizes, at last with all of it, on the thread that sums, while the rest is being computed.
+using OnFinal = std::function<void(const at::Tensor& flat, std::int64_t size)>;
+
 /// Borders 0, m, 2m, …, n of microbatches of at most `microbatch_size` examples; 0 means one microbatch.
 [[nodiscard]] std::vector<std::int64_t> microbatch_cuts(std::int64_t n, std::int64_t microbatch_size);
 
@@ -77,9 +81,10 @@ struct ClippedSum {
 [[nodiscard]] ClippedSum clipped_sum(ClippingEngine& engine, const LossFn& loss, const PyTree& params,
                                      std::span<const at::Tensor> batch, std::span<const std::int64_t> cuts,
                                      const ClippingOptions& options);
-/// The same under a rule that is made already.
-[[nodiscard]] ClippedSum clipped_sum(ClippingEngine& engine, const LossFn& loss, const PyTree& params,
-                                     std::span<const at::Tensor> batch, std::span<const std::int64_t> cuts,
-                                     const ClippingRule& rule, at::ScalarType sum_dtype);
+/// The same under a rule that is made already. `on_final` follows the leaves of the last microbatch.
+[[nodiscard]] ClippedSum clipped_sum(
+    ClippingEngine& engine, const LossFn& loss, const PyTree& params, std::span<const at::Tensor> batch,
+    std::span<const std::int64_t> cuts, const ClippingRule& rule, at::ScalarType sum_dtype,
+    const OnFinal& on_final = [](const at::Tensor&, std::int64_t) {});
 
 }  // namespace ripieno

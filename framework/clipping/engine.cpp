@@ -15,6 +15,14 @@ std::string shape_text(const at::Tensor& tensor) {
 
 }  // namespace
 
+MicrobatchResult ClippingEngine::clip_by_leaf(const LossFn& loss, const PyTree& params,
+                                              std::span<const at::Tensor> batch, const ClippingRule& rule,
+                                              const OnLeafSum& on_leaf) {
+  MicrobatchResult result = clip(loss, params, batch, rule);
+  for (std::size_t leaf = 0; leaf < result.sum.size(); ++leaf) on_leaf(leaf, result.sum[leaf]);
+  return result;
+}
+
 std::int64_t check_batch(std::span<const at::Tensor> batch) {
   if (batch.empty()) throw UsageError("the batch holds no tensor");
   for (const at::Tensor& tensor : batch) {

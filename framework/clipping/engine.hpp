@@ -33,6 +33,9 @@ struct MicrobatchResult {
   at::Tensor finite;
 };
 
+/// Told one leaf's part of a microbatch's sum, in the leaf's shape, once that is complete.
+using OnLeafSum = std::function<void(std::size_t leaf, const at::Tensor& sum)>;
+
 /// Computes the sum of clipped per-example gradients of a microbatch. An engine may keep what it learnt about a loss (a
 /// plan of the graph, workspaces) between calls, so one object serves one loss and one thread.
 class ClippingEngine {
@@ -48,6 +51,11 @@ class ClippingEngine {
   /// and at least 1. Throws UsageError for a loss that the engine cannot serve.
   virtual MicrobatchResult clip(const LossFn& loss, const PyTree& params, std::span<const at::Tensor> batch,
                                 const ClippingRule& rule) = 0;
+
+  /// The same, and tells the sum of every leaf, in leaf order, on the calling thread: each as soon as nothing is to be
+  /// added to it, where the engine knows that before all are done, and otherwise at the end.
+  virtual MicrobatchResult clip_by_leaf(const LossFn& loss, const PyTree& params, std::span<const at::Tensor> batch,
+                                        const ClippingRule& rule, const OnLeafSum& on_leaf);
 
  protected:
   ClippingEngine() = default;

@@ -93,11 +93,21 @@ class AutomaticEngine final : public ClippingEngine {
 
   MicrobatchResult clip(const LossFn& loss, const PyTree& params, std::span<const at::Tensor> batch,
                         const ClippingRule& rule) override {
-    if (!chosen_) chosen_ = choose(Trial(loss, params, batch, rule));
-    return chosen_->clip(loss, params, batch, rule);
+    return chosen(loss, params, batch, rule).clip(loss, params, batch, rule);
+  }
+
+  MicrobatchResult clip_by_leaf(const LossFn& loss, const PyTree& params, std::span<const at::Tensor> batch,
+                                const ClippingRule& rule, const OnLeafSum& on_leaf) override {
+    return chosen(loss, params, batch, rule).clip_by_leaf(loss, params, batch, rule, on_leaf);
   }
 
  private:
+  ClippingEngine& chosen(const LossFn& loss, const PyTree& params, std::span<const at::Tensor> batch,
+                         const ClippingRule& rule) {
+    if (!chosen_) chosen_ = choose(Trial(loss, params, batch, rule));
+    return *chosen_;
+  }
+
   [[nodiscard]] std::unique_ptr<ClippingEngine> choose(const Trial& trial) const {
     const std::optional<std::string> to_bookkeeping = trial.objection_to(*make_bookkeeping_engine(limits_));
     if (!to_bookkeeping) {

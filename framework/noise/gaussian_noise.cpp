@@ -184,10 +184,15 @@ GaussianNoiseState GaussianNoise::next_state(const GaussianNoiseState& state) co
 }
 
 double GaussianNoise::apply_(const at::Tensor& flat, double max_norm, std::int64_t step, std::int64_t position) const {
+  authorise(step);
+  return add_unguarded_(flat, max_norm, step, position);
+}
+
+double GaussianNoise::add_unguarded_(const at::Tensor& flat, double max_norm, std::int64_t step,
+                                     std::int64_t position) const {
   check_flat(flat);
   const double deviation = stddev(max_norm);
   check_leaf(flat, "", deviation, NoiseDevices::cpu_and_cuda);
-  authorise(step);
   if (deviation > 0) {
     const Source source{*options_.key, static_cast<std::uint64_t>(step), options_.threads};
     add_noise_(flat, source, static_cast<std::uint64_t>(position), deviation);
@@ -197,15 +202,34 @@ double GaussianNoise::apply_(const at::Tensor& flat, double max_norm, std::int64
 
 double GaussianNoise::apply_on_lattice_(const at::Tensor& units, double lattice_step, double max_norm,
                                         std::int64_t step, std::int64_t position) const {
+  authorise(step);
+  return add_on_lattice_unguarded_(units, lattice_step, max_norm, step, position);
+}
+
+double GaussianNoise::add_on_lattice_unguarded_(const at::Tensor& units, double lattice_step, double max_norm,
+                                                std::int64_t step, std::int64_t position) const {
   check_lattice(units);
   const double deviation = stddev(max_norm);
-  authorise(step);
   if (deviation > 0) {
     const Source source{*options_.key, static_cast<std::uint64_t>(step), options_.threads};
     const std::span values(units.mutable_data_ptr<std::int64_t>(), static_cast<std::size_t>(units.numel()));
     add_in_blocks<std::int32_t>(values, source, static_cast<std::uint64_t>(position), deviation / lattice_step);
   }
   return deviation;
+}
+
+PreparedNoise GaussianNoise::prepare(std::int64_t numel, at::ScalarType dtype, double max_norm,
+                                     std::int64_t step) const {
+  at::Tensor noise = at::zeros({numel}, dtype);
+  add_unguarded_(noise, max_norm, step, 0);
+  return {std::move(noise), [noise = *this, step] { noise.authorise(step); }};
+}
+
+PreparedNoise GaussianNoise::prepare_on_lattice(std::int64_t numel, double lattice_step, double max_norm,
+                                                std::int64_t step) const {
+  at::Tensor noise = at::zeros({numel}, at::kLong);
+  add_on_lattice_unguarded_(noise, lattice_step, max_norm, step, 0);
+  return {std::move(noise), [noise = *this, step] { noise.authorise(step); }};
 }
 
 double GaussianNoise::stddev(double max_norm) const {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <ripieno/framework/core/carriers.hpp>
 #include <ripieno/framework/core/pytree.hpp>
+#include <ripieno/framework/noise/prepared_noise.hpp>
 #include <ripieno/framework/random/key.hpp>
 #include <utility>
 
@@ -92,6 +93,13 @@ class GaussianNoise {
   double apply_on_lattice_(const at::Tensor& units, double lattice_step, double max_norm, std::int64_t step,
                            std::int64_t position = 0) const;
 
+  /// The noise that `apply_` and `apply_on_lattice_` would add to a sum of `numel` elements, before the sum is there.
+  /// The guard is asked when it is added. Throws as they do.
+  [[nodiscard]] PreparedNoise prepare(std::int64_t numel, at::ScalarType dtype, double max_norm,
+                                      std::int64_t step) const;
+  [[nodiscard]] PreparedNoise prepare_on_lattice(std::int64_t numel, double lattice_step, double max_norm,
+                                                 std::int64_t step) const;
+
   /// Standard deviation of the noise for contributions bounded by `max_norm`.
   [[nodiscard]] double stddev(double max_norm) const;
   /// Names the key without revealing it.
@@ -101,6 +109,10 @@ class GaussianNoise {
   friend class MFGaussianNoise;
   void check_extent(Extent extent) const;
   void authorise(std::int64_t step) const;
+  /// Noise from `position` of the step's stream on, without leave of the guard.
+  double add_unguarded_(const at::Tensor& flat, double max_norm, std::int64_t step, std::int64_t position) const;
+  double add_on_lattice_unguarded_(const at::Tensor& units, double lattice_step, double max_norm, std::int64_t step,
+                                   std::int64_t position) const;
   [[nodiscard]] GaussianNoiseState next_state(const GaussianNoiseState& state) const;
   /// The standard deviation where the bound is one of several whose sum is `all_bounds`.
   [[nodiscard]] double shared_stddev(double bound, double all_bounds) const;

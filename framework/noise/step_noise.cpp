@@ -26,6 +26,20 @@ double StepNoise::apply_on_lattice_(const at::Tensor& units, double lattice_step
   return std::get<GaussianNoise>(noise_).apply_on_lattice_(units, lattice_step, max_norm, step, position);
 }
 
+std::optional<PreparedNoise> StepNoise::prepare(std::int64_t numel, at::ScalarType dtype, double max_norm,
+                                                std::int64_t step) const {
+  const auto* const independent = std::get_if<GaussianNoise>(&noise_);
+  if (independent == nullptr) return std::nullopt;
+  return independent->prepare(numel, dtype, max_norm, step);
+}
+
+std::optional<PreparedNoise> StepNoise::prepare_on_lattice(std::int64_t numel, double lattice_step, double max_norm,
+                                                           std::int64_t step) const {
+  const auto* const independent = std::get_if<GaussianNoise>(&noise_);
+  if (independent == nullptr) return std::nullopt;
+  return independent->prepare_on_lattice(numel, lattice_step, max_norm, step);
+}
+
 void StepNoise::finish_step(std::int64_t step) const {
   if (const auto* correlated = std::get_if<Correlated>(&noise_)) {
     correlated->noise.finish_step_(correlated->state_of(step));

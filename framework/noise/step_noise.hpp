@@ -1,6 +1,8 @@
 #pragma once
 
+#include <optional>
 #include <ripieno/framework/noise/mf_gaussian_noise.hpp>
+#include <ripieno/framework/noise/prepared_noise.hpp>
 #include <variant>
 
 namespace ripieno {
@@ -17,6 +19,12 @@ class StepNoise {
   double apply_(const at::Tensor& flat, double max_norm, std::int64_t step, std::int64_t position = 0) const;
   double apply_on_lattice_(const at::Tensor& units, double lattice_step, double max_norm, std::int64_t step,
                            std::int64_t position = 0) const;
+  /// The noise of a step before its sum is there, as GaussianNoise::prepare; none where it is correlated, whose rows
+  /// follow one another in a state.
+  [[nodiscard]] std::optional<PreparedNoise> prepare(std::int64_t numel, at::ScalarType dtype, double max_norm,
+                                                     std::int64_t step) const;
+  [[nodiscard]] std::optional<PreparedNoise> prepare_on_lattice(std::int64_t numel, double lattice_step,
+                                                                double max_norm, std::int64_t step) const;
   /// Once all parts of the sum of `step` have their noise.
   void finish_step(std::int64_t step) const;
 

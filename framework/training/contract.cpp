@@ -5,6 +5,7 @@
 #include <bit>
 #include <ripieno/accounting/base/error.hpp>
 #include <ripieno/accounting/base/vector_clones.hpp>
+#include <ripieno/framework/clipping/coefficients.hpp>
 #include <ripieno/framework/core/flat.hpp>
 #include <ripieno/framework/training/contract.hpp>
 
@@ -38,10 +39,21 @@ std::optional<AdaptiveClipState> adaptive_clip_state(const PrivacyPlan& plan, co
                            .clipping_norms = {plan.clipping_norm()}};
 }
 
+namespace {
+
+at::ScalarType sum_dtype(const PrivacyPlan& plan) { return plan.wide_wire() ? at::kDouble : at::kFloat; }
+
+}  // namespace
+
 ClippedSum clipped_sum(ClippingEngine& engine, const LossFn& loss, const PrivacyPlan& plan, const PyTree& params,
-                       const Batch& batch, double clipping_norm) {
+                       const Batch& batch, double clipping_norm, const OnFinal& on_final) {
   return clipped_sum(engine, loss, params, std::array{batch.x, batch.y}, plan.microbatch_cuts(batch.ids),
-                     clipping_rule(plan, params, clipping_norm), plan.wide_wire() ? at::kDouble : at::kFloat);
+                     clipping_rule(plan, params, clipping_norm), sum_dtype(plan), on_final);
+}
+
+at::ScalarType wire_dtype(const PrivacyPlan& plan, const PyTree& params) {
+  if (plan.reproducible()) return at::kLong;
+  return stored_dtype(params) == at::kDouble ? at::kDouble : sum_dtype(plan);
 }
 
 namespace {
@@ -65,6 +77,14 @@ RIPIENO_VECTOR_CLONES void add_rounded(std::int64_t* units, const double* values
   add_rounded_inline(units, values, size, step);
 }
 
+/// Elements [begin, end) of a microbatch's sum, rounded and added to those of `units`.
+void add_rounded(const at::Tensor& units, const at::Tensor& values, std::int64_t begin, std::int64_t end, double step) {
+  AT_DISPATCH_FLOATING_TYPES(values.scalar_type(), "lattice_sum", [&] {
+    add_rounded(units.mutable_data_ptr<std::int64_t>() + begin, values.const_data_ptr<scalar_t>() + begin,
+                static_cast<std::size_t>(end - begin), step);
+  });
+}
+
 /// Examples [begin, end) in tensors of their own: kernels may compute other bits from memory that is aligned in another
 /// way, as a slice of another rank's batch would be.
 Batch sliced(const Batch& batch, std::int64_t begin, std::int64_t end) {
@@ -84,20 +104,22 @@ void add_counts(const ClippedSum& part, ClippedSum& sum) {
 }  // namespace
 
 ClippedSum lattice_sum(ClippingEngine& engine, const LossFn& loss, const PrivacyPlan& plan, const PyTree& params,
-                       const Batch& batch) {
+                       const Batch& batch, const OnFinal& on_final) {
   ClippedSum sum;
   sum.flat = at::zeros({params.numel()}, at::kLong);
-  auto* const units = sum.flat.mutable_data_ptr<std::int64_t>();
   const std::vector<std::int64_t> cuts = plan.microbatch_cuts(batch.ids);
   for (std::size_t k = 0; k + 1 < cuts.size(); ++k) {
-    const ClippedSum part =
-        clipped_sum(engine, loss, plan, params, sliced(batch, cuts[k], cuts[k + 1]), plan.clipping_norm());
-    add_counts(part, sum);
-    AT_DISPATCH_FLOATING_TYPES(part.flat.scalar_type(), "lattice_sum", [&] {
-      add_rounded(units, part.flat.const_data_ptr<scalar_t>(), static_cast<std::size_t>(part.flat.numel()),
-                  plan.lattice_step());
-    });
+    std::int64_t added = 0;
+    const auto add_final = [&](const at::Tensor& part, std::int64_t size) {
+      add_rounded(sum.flat, part, added, size, plan.lattice_step());
+      added = size;
+      if (k + 2 == cuts.size()) on_final(sum.flat, size);
+    };
+    add_counts(
+        clipped_sum(engine, loss, plan, params, sliced(batch, cuts[k], cuts[k + 1]), plan.clipping_norm(), add_final),
+        sum);
   }
+  if (batch.ids.empty()) on_final(sum.flat, sum.flat.numel());
   return sum;
 }
 

@@ -24,15 +24,22 @@ namespace ripieno {
 [[nodiscard]] std::optional<AdaptiveClipState> adaptive_clip_state(const PrivacyPlan& plan, const Key& key);
 
 /// This rank's clipped sum over its part of a draw, by the plan's rule at this clipping norm, its width of sums and its
-/// microbatches, for which the plan proved rho. The loss sees `batch.x` and `batch.y`. Throws as `clipped_sum`.
-[[nodiscard]] ClippedSum clipped_sum(ClippingEngine& engine, const LossFn& loss, const PrivacyPlan& plan,
-                                     const PyTree& params, const Batch& batch, double clipping_norm);
+/// microbatches, for which the plan proved rho. The loss sees `batch.x` and `batch.y`; `on_final` is told which part of
+/// the sum is done. Throws as `clipped_sum`.
+[[nodiscard]] ClippedSum clipped_sum(
+    ClippingEngine& engine, const LossFn& loss, const PrivacyPlan& plan, const PyTree& params, const Batch& batch,
+    double clipping_norm, const OnFinal& on_final = [](const at::Tensor&, std::int64_t) {});
 
 /// The same for a reproducible plan: `flat` is int64, in whole multiples of plan.lattice_step(). Each microbatch is
 /// computed from tensors of its own and rounded to the lattice, so that its part is the same on any number of ranks;
 /// the bits hold for any number of threads where ATen runs on one (at::set_num_threads(1)).
-[[nodiscard]] ClippedSum lattice_sum(ClippingEngine& engine, const LossFn& loss, const PrivacyPlan& plan,
-                                     const PyTree& params, const Batch& batch);
+[[nodiscard]] ClippedSum lattice_sum(
+    ClippingEngine& engine, const LossFn& loss, const PrivacyPlan& plan, const PyTree& params, const Batch& batch,
+    const OnFinal& on_final = [](const at::Tensor&, std::int64_t) {});
+
+/// dtype of the sum that travels in a step of these parameters: int64 for a reproducible plan, else that of
+/// `clipped_sum`.
+[[nodiscard]] at::ScalarType wire_dtype(const PrivacyPlan& plan, const PyTree& params);
 
 /// grad_fn(params, batch, state) -> {Clipped<PyTree>, next state}: what `clipped_grad(loss, plan)` returns. The sum is
 /// not normalised; divide the noised one by plan.expected_batch(). UsageError for a plan of adaptive clipping, whose

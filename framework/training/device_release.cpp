@@ -49,7 +49,7 @@ OverlapTimes sum_and_noise_on_device(const StepParts& parts, const at::Tensor& f
   if (sums != nullptr) sums->finish();
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
   // The device does not say apart what each took.
-  return {.sum_s = taken.count(), .noise_s = 0, .wall_s = taken.count()};
+  return {.sum_s = taken.count(), .waited_s = taken.count(), .noise_s = 0};
 }
 
 }  // namespace ripieno

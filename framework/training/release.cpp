@@ -2,127 +2,103 @@
 
 #include <algorithm>
 #include <chrono>
-#include <future>
 #include <ripieno/framework/core/flat.hpp>
+#include <ripieno/framework/training/contract.hpp>
 #include <ripieno/framework/training/device_release.hpp>
 #include <ripieno/framework/training/release.hpp>
 #include <ripieno/framework/training/step.hpp>
-#include <vector>
 
 namespace ripieno {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-template <class T>
-std::span<T> values_of(const at::Tensor& flat) {
-  return {flat.mutable_data_ptr<T>(), static_cast<std::size_t>(flat.numel())};
-}
-
-/// Consecutive parts of a step's flat sum.
-class Bucket {
- public:
-  Bucket(const StepParts& parts, const at::Tensor& flat, std::int64_t begin, std::int64_t size)
-      : parts_(parts), values_(flat.narrow(0, begin, size)), begin_(begin) {}
-
-  /// Collective; `seconds` is what it took.
-  void sum(double& seconds) const {
-    const auto start = Clock::now();
-    if (values_.scalar_type() == at::kLong) {
-      parts_.communicator.allreduce_sum_unchecked(values_of<std::int64_t>(values_));
-    } else if (values_.scalar_type() == at::kDouble) {
-      parts_.communicator.allreduce_sum(values_of<double>(values_));
-    } else {
-      parts_.communicator.allreduce_sum(values_of<float>(values_));
-    }
-    seconds = seconds_since(start);
-  }
-
-  void add_noise(double max_norm, std::int64_t step) const {
-    if (values_.scalar_type() == at::kLong) {
-      parts_.noise.apply_on_lattice_(values_, parts_.plan.lattice_step(), max_norm, step, begin_);
-    } else {
-      parts_.noise.apply_(values_, max_norm, step, begin_);
-    }
-  }
-
- private:
-  const StepParts& parts_;
-  at::Tensor values_;
-  std::int64_t begin_;
-};
-
-std::vector<Bucket> cut(const StepParts& parts, const at::Tensor& flat) {
-  const std::int64_t size = parts.release.bucket_size > 0 ? parts.release.bucket_size : flat.numel();
-  std::vector<Bucket> buckets;
-  for (std::int64_t begin = 0; begin < flat.numel(); begin += size) {
-    buckets.emplace_back(parts, flat, begin, std::min(size, flat.numel() - begin));
-  }
-  return buckets;
-}
-
-/// Collective. A bucket is noised as soon as it is there, while the next one is on its way.
-OverlapTimes sum_and_noise(const StepParts& parts, const at::Tensor& flat, double max_norm, std::int64_t step) {
-  const std::vector<Bucket> buckets = cut(parts, flat);
-  std::vector<double> sum_s(buckets.size());
-  OverlapTimes times;
-  const auto start = Clock::now();
-  std::vector<std::future<void>> sums;
-  for (std::size_t i = 0; i < buckets.size(); ++i) {
-    const auto sum = [&, i] { buckets[i].sum(sum_s[i]); };
-    sums.push_back(parts.release.thread != nullptr ? parts.release.thread->post(sum)
-                                                   : std::async(std::launch::deferred, sum));
-  }
-  std::exception_ptr failure;
-  for (std::size_t i = 0; i < buckets.size(); ++i) {
-    try {
-      sums[i].get();
-      if (failure) continue;  // the thread still uses the buckets
-      const auto noise_start = Clock::now();
-      if (!parts.release.noise_from_rank0 || parts.communicator.rank() == 0) buckets[i].add_noise(max_norm, step);
-      times.noise_s += seconds_since(noise_start);
-      times.sum_s += sum_s[i];
-    } catch (...) {
-      failure = std::current_exception();
-    }
-  }
-  if (failure) std::rethrow_exception(failure);
-  times.wall_s = seconds_since(start);
-  return times;
-}
-
-/// The tree that the optimizer sees.
-PyTree released_tree(const PrivacyPlan& plan, const PyTree& params, const at::Tensor& flat) {
-  if (flat.scalar_type() != at::kLong) return unflatten(params, flat);
-  const at::ScalarType dtype = params.num_leaves() > 0 ? params.leaves().front().scalar_type() : at::kFloat;
-  return unflatten(params, flat.to(at::kDouble).mul_(plan.lattice_step()).to(dtype));
+/// Runs `work` and adds what it took.
+template <class Work>
+void timed(double& seconds, Work&& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 }  // namespace
 
 double OverlapTimes::hidden_fraction() const {
-  const double shorter = std::min(sum_s, noise_s);
-  return shorter > 0 ? std::clamp((sum_s + noise_s - wall_s) / shorter, 0.0, 1.0) : 0;
+  return sum_s > 0 ? std::clamp((sum_s - waited_s) / sum_s, 0.0, 1.0) : 0;
 }
 
-Noised<PyTree> release_gradient(const StepParts& parts, const PyTree& params, const at::Tensor& flat, double max_norm,
-                                std::int64_t step) {
-  const OverlapTimes times =
-      flat.is_cpu() ? sum_and_noise(parts, flat, max_norm, step) : sum_and_noise_on_device(parts, flat, max_norm, step);
-  if (OverlapTimes* const total = parts.release.times) {
-    total->sum_s += times.sum_s;
-    total->noise_s += times.noise_s;
-    total->wall_s += times.wall_s;
+GradientRelease::GradientRelease(const StepParts& parts, const PyTree& params, double max_norm, std::int64_t step)
+    : parts_(parts), params_(params), max_norm_(max_norm), step_(step) {
+  const ReleaseOptions& options = parts.release;
+  if (options.thread != nullptr && parts.slices == nullptr && parts.device == nullptr) {
+    buckets_.emplace(parts.communicator, *options.thread, params.numel(), options.bucket_size);
+  }
+}
+
+void GradientRelease::advance(const at::Tensor& flat, std::int64_t size) {
+  if (buckets_) buckets_->advance(flat, size);
+}
+
+void GradientRelease::send_rest() {
+  if (!buckets_) return;
+  if (!buckets_->all_sent()) buckets_->send_zeros(wire_dtype(parts_.plan, params_));
+  if (makes_noise()) timed(times_.noise_s, [&] { noise_ = prepared_noise(); });
+  timed(times_.waited_s, [&] { buckets_->wait(); });
+  times_.sum_s = buckets_->seconds();
+}
+
+Noised<PyTree> GradientRelease::finish(const at::Tensor& flat) && {
+  if (flat.is_cpu()) {
+    sum_and_noise(flat);
+  } else {
+    times_ = sum_and_noise_on_device(parts_, flat, max_norm_, step_);
+  }
+  if (OverlapTimes* const total = parts_.release.times) {
+    total->sum_s += times_.sum_s;
+    total->waited_s += times_.waited_s;
+    total->noise_s += times_.noise_s;
   }
   // The optimizer works in host memory.
   const at::Tensor released = flat.cpu();
-  if (parts.release.noise_from_rank0) {
-    parts.communicator.broadcast({static_cast<std::byte*>(released.mutable_data_ptr()), released.nbytes()}, 0);
+  if (parts_.release.noise_from_rank0) {
+    parts_.communicator.broadcast({static_cast<std::byte*>(released.mutable_data_ptr()), released.nbytes()}, 0);
   }
-  return {released_tree(parts.plan, params, released), max_norm, parts.noise.stddev(max_norm, step),
-          parts.noise.key_fingerprint(), Extent::global};
+  return {released_tree(released), max_norm_, parts_.noise.stddev(max_norm_, step_), parts_.noise.key_fingerprint(),
+          Extent::global};
+}
+
+void GradientRelease::sum_and_noise(const at::Tensor& flat) {
+  if (!buckets_) {
+    timed(times_.sum_s, [&] { sum_over_ranks(parts_.communicator, flat); });
+    times_.waited_s = times_.sum_s;
+  }
+  if (makes_noise()) timed(times_.noise_s, [&] { add_noise(flat); });
+}
+
+bool GradientRelease::makes_noise() const {
+  return !parts_.release.noise_from_rank0 || parts_.communicator.rank() == 0;
+}
+
+std::optional<PreparedNoise> GradientRelease::prepared_noise() const {
+  const at::ScalarType dtype = wire_dtype(parts_.plan, params_);
+  if (dtype == at::kLong) {
+    return parts_.noise.prepare_on_lattice(params_.numel(), parts_.plan.lattice_step(), max_norm_, step_);
+  }
+  return parts_.noise.prepare(params_.numel(), dtype, max_norm_, step_);
+}
+
+void GradientRelease::add_noise(const at::Tensor& flat) {
+  if (noise_) {
+    std::move(*noise_).add_to_(flat);
+  } else if (flat.scalar_type() == at::kLong) {
+    parts_.noise.apply_on_lattice_(flat, parts_.plan.lattice_step(), max_norm_, step_);
+  } else {
+    parts_.noise.apply_(flat, max_norm_, step_);
+  }
+}
+
+PyTree GradientRelease::released_tree(const at::Tensor& flat) const {
+  if (flat.scalar_type() != at::kLong) return unflatten(params_, flat);
+  const at::ScalarType dtype = params_.num_leaves() > 0 ? params_.leaves().front().scalar_type() : at::kFloat;
+  return unflatten(params_, flat.to(at::kDouble).mul_(parts_.plan.lattice_step()).to(dtype));
 }
 
 }  // namespace ripieno

@@ -70,6 +70,7 @@ void RunReports::performance(const PerfState& perf, const OverlapTimes& rank0) {
                        {"examples_per_second", perf.average_samples_per_second()},
                        {"peak_memory_bytes", perf.peak_memory_bytes},
                        {"sum_seconds_rank0", rank0.sum_s},
+                       {"waited_seconds_rank0", rank0.waited_s},
                        {"noise_seconds_rank0", rank0.noise_s},
                        {"hidden_fraction_rank0", rank0.hidden_fraction()}});
 }

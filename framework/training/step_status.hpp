@@ -6,7 +6,7 @@
 
 namespace ripieno {
 
-/// Collective: the one int64 reduction of a step, before its gradients are summed. It carries the counts of the batch,
+/// Collective: the one int64 reduction of a step, before noise is added. It carries the counts of the batch,
 /// how each rank fares and what it asks for, rank 0's word that the record of the step is durable (it waits for the
 /// disk here) and a hash of the parameters, which must be equal everywhere. On return the ledger counts the step as
 /// recorded.

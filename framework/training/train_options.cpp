@@ -128,7 +128,7 @@ void add_training(cli::Options& options, TrainConfig& config, std::string& check
       .add_choice("reduction", config.reduction, {"fast", "reproducible"},
                   "floating point sums, or integer ones with the same bits on any number of ranks and threads")
       .add("bucket-mb", config.bucket_mb, "MB",
-           "send gradients in buckets of so many megabytes, and add noise to one while the next travels; 0: at once")
+           "send gradients in buckets of so many megabytes, each as soon as it is computed; 0: all at once")
       .add("shard-state", config.shard_state, "",
            "each rank makes the noise and keeps the optimizer's state of its part of the parameters alone")
       .add("collective-timeout", config.collective_timeout_s, "S",

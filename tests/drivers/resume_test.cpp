@@ -96,6 +96,22 @@ TEST_F(ResumeTest, TheWorldSizeMayChange) {
   EXPECT_EQ(after.charged(), 800) << "no step was lost";
 }
 
+TEST_F(ResumeTest, Invariant_P4_AReproducibleRunContinuesBitForBitOnAnyWorldSize) {
+  const std::map<std::string, std::string> reproducible{{"reduction", "reproducible"}, {"steps", "150"}};
+  ASSERT_EQ(run(command(2, "unbroken", reproducible)).code, 0);
+  for (const int ranks : {1, 3, 4}) {
+    const std::string name = "on-" + std::to_string(ranks);
+    const Outcome stopped = interrupted(command(2, name, reproducible), name, "USR1");
+    ASSERT_EQ(stopped.code, static_cast<int>(ExitCode::checkpointed)) << stopped.output;
+    ASSERT_LT(book(name).charged(), 150);
+    const Outcome resumed = run(command(ranks, name, reproducible));
+    ASSERT_EQ(resumed.code, 0) << resumed.output;
+    EXPECT_EQ(book(name).segments.size(), 1U) << "the old keys go on";
+    EXPECT_TRUE(read_file(folder_ / name / "model.h5") == read_file(folder_ / "unbroken/model.h5")) << ranks;
+    EXPECT_EQ(read_file(folder_ / name / "ledger.jsonl"), read_file(folder_ / "unbroken/ledger.jsonl"));
+  }
+}
+
 TEST_F(ResumeTest, ADamagedCheckpointIsPassedOver) {
   ASSERT_EQ(interrupted_ranks(command(1, "a", {{"reserve-steps", "100"}}), "a", "USR1").code, 85);
   std::vector<fs::path> checkpoints;

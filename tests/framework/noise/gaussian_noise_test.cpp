@@ -135,6 +135,36 @@ TEST(GaussianNoise, InPlaceGivesTheSameBits) {
   EXPECT_TRUE(at::equal(flat, noised(unit_noise(), values, 4)));
 }
 
+TEST(GaussianNoise, PreparedAheadOfTheSumIsTheSameBits) {
+  const GaussianNoise noise = noise_with({.noise_multiplier = 1.25, .rho = 0.001});
+  for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
+    const at::Tensor in_place = random_values(5000).to(dtype), later = in_place.clone();
+    noise.apply_(in_place, 2, 4);
+    noise.prepare(5000, dtype, 2, 4).add_to_(later);
+    EXPECT_TRUE(at::equal(later, in_place));
+  }
+  const at::Tensor units = at::arange(5000, at::kLong), later = units.clone();
+  noise.apply_on_lattice_(units, 0x1p-22, 2, 4);
+  noise.prepare_on_lattice(5000, 0x1p-22, 2, 4).add_to_(later);
+  EXPECT_TRUE(at::equal(later, units));
+}
+
+TEST(GaussianNoise, PreparedAheadIsAddedOnlyWithLeaveOfTheGuardAndToWhatItIsFor) {
+  bool recorded = false;
+  const GaussianNoise guarded = noise_with({.noise_multiplier = 1, .guard = [&recorded](std::int64_t) {
+                                              if (!recorded) throw PrivacyError("not recorded");
+                                            }});
+  at::Tensor flat = at::zeros({100});
+  EXPECT_THROW(guarded.prepare(100, at::kFloat, 1, 3).add_to_(flat), PrivacyError);
+  recorded = true;
+  EXPECT_THROW(guarded.prepare(99, at::kFloat, 1, 3).add_to_(flat), UsageError);
+  EXPECT_THROW(guarded.prepare(100, at::kDouble, 1, 3).add_to_(flat), UsageError);
+  EXPECT_EQ(flat.count_nonzero().item<std::int64_t>(), 0);
+  EXPECT_THROW((void)guarded.prepare(100, at::kHalf, 1, 3), UsageError);
+  guarded.prepare(100, at::kFloat, 1, 3).add_to_(flat);
+  EXPECT_GT(flat.count_nonzero().item<std::int64_t>(), 90);
+}
+
 TEST(GaussianNoise, LeavesItsInputAlone) {
   const at::Tensor values = random_values(100);
   const at::Tensor before = values.clone();

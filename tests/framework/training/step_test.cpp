@@ -13,66 +13,16 @@
 #include <ripieno/framework/training/step.hpp>
 
 #include "mpi_test.hpp"
+#include "regression_run.hpp"
 #include "shared_path.hpp"
 
 namespace ripieno {
 namespace {
 
+using ripieno::testing::regression_plan;
+using ripieno::testing::RegressionRun;
 using ripieno::testing::SharedPath;
 using ripieno::testing::world;
-
-PrivacyPlan small_plan(std::int64_t num_examples, double expected_batch, std::int64_t steps,
-                       ClippingKind clipping = ClippingKind::fixed) {
-  return PrivacyPlan({.num_examples = num_examples,
-                      .dataset_id = "6f2c7a52-6f3e-4f0e-9b9b-0d3f0f3b7a11",
-                      .expected_batch = expected_batch,
-                      .steps = steps,
-                      .noise_multiplier = 1.0,
-                      .clipping_norm = 1.0,
-                      .delta = 1e-5,
-                      .world_size = world().size(),
-                      .secure_seed = false,
-                      .clipping = clipping});
-}
-
-/// Linear regression on made-up data; everything a run needs.
-struct Fixture {
-  static constexpr std::int64_t k_examples = 200, k_features = 5;
-
-  explicit Fixture(const std::string& name, std::int64_t steps = 10, ClippingKind clipping = ClippingKind::fixed)
-      : path(name),
-        plan(small_plan(k_examples, 40, steps, clipping)),
-        ledger(world(), path.get(), plan, std::string(32, '0')) {
-    at::manual_seed(0);
-    const at::Tensor x = at::randn({k_examples, k_features});
-    shard = local_shard(std::make_shared<TensorDataset>(x, x.sum(1, true)), world().rank(), world().size());
-  }
-
-  StepParts parts() {
-    return {.communicator = world(),
-            .plan = plan,
-            .ledger = ledger,
-            .loss =
-                [](const PyTree& p, std::span<const at::Tensor> batch) {
-                  return (at::linear(batch[0], p["weight"], p["bias"]) - batch[1]).square().sum(-1);
-                },
-            .engine = make_engine(EngineKind::automatic),
-            .noise = gaussian_noise(plan, ledger, key(1)).first,
-            .optimizer = optim::sgd({.lr = 0.5, .momentum = 0.9})};
-  }
-
-  [[nodiscard]] TrainingState initial(const StepParts& parts) const {
-    const PyTree params{{"weight", at::zeros({1, k_features})}, {"bias", at::zeros({1})}};
-    return {params, parts.optimizer.init(params), {}, adaptive_clip_state(plan, key(3))};
-  }
-
-  [[nodiscard]] DataLoader loader() const { return {shard, PoissonSampler(shard, plan, key(2))}; }
-
-  SharedPath path;
-  PrivacyPlan plan;
-  Ledger ledger;
-  Shard shard;
-};
 
 std::vector<std::byte> bytes(const at::Tensor& tensor) {
   const auto raw = std::as_bytes(std::span(static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()));
@@ -80,7 +30,7 @@ std::vector<std::byte> bytes(const at::Tensor& tensor) {
 }
 
 TEST(TrainStep, ParametersAreBitIdenticalOnEveryRankAfterEachStep) {
-  Fixture run("identical");
+  RegressionRun run("identical");
   StepParts parts = run.parts();
   TrainingState state = run.initial(parts);
   DataLoader loader = run.loader();
@@ -94,11 +44,11 @@ TEST(TrainStep, ParametersAreBitIdenticalOnEveryRankAfterEachStep) {
 }
 
 TEST(TrainStep, StatisticsCountTheGlobalDraw) {
-  Fixture run("statistics");
+  RegressionRun run("statistics");
   StepParts parts = run.parts();
   TrainingState state = run.initial(parts);
   DataLoader loader = run.loader();
-  const PoissonSampler everyone(IdRange{0, Fixture::k_examples},
+  const PoissonSampler everyone(IdRange{0, run.options.num_examples},
                                 {.sample_rate = run.plan.sample_rate(), .n_steps = run.plan.steps(), .key = key(2)});
   for (std::int64_t step = 0; step < run.plan.steps(); ++step) {
     const PrivateStatistics statistics = train_step(parts, state, [&] { return loader.next(); }).statistics;
@@ -107,7 +57,7 @@ TEST(TrainStep, StatisticsCountTheGlobalDraw) {
 }
 
 TEST(TrainStep, AdaptiveNormsFollowTheGlobalCountsAndAreBitEqualOnEveryRank) {
-  Fixture run("adaptive", 10, ClippingKind::adaptive);
+  RegressionRun run("adaptive", {.clipping = ClippingKind::adaptive});
   StepParts parts = run.parts();
   TrainingState state = run.initial(parts);
   DataLoader loader = run.loader();
@@ -129,7 +79,7 @@ TEST(TrainStep, AdaptiveNormsFollowTheGlobalCountsAndAreBitEqualOnEveryRank) {
 
 TEST(TrainStep, NormsThatDifferBetweenRanksAreNoticedBeforeNoiseIsAdded) {
   if (world().size() == 1) GTEST_SKIP() << "one rank cannot drift";
-  Fixture run("adaptive-drift", 10, ClippingKind::adaptive);
+  RegressionRun run("adaptive-drift", {.clipping = ClippingKind::adaptive});
   StepParts parts = run.parts();
   TrainingState state = run.initial(parts);
   DataLoader loader = run.loader();
@@ -140,7 +90,7 @@ TEST(TrainStep, NormsThatDifferBetweenRanksAreNoticedBeforeNoiseIsAdded) {
 
 TEST(TrainStep, LayersAndAutomaticClippingKeepTheBoundOfThePlan) {
   for (const ClippingKind kind : {ClippingKind::per_layer, ClippingKind::automatic}) {
-    Fixture run(clipping_name(kind), 2, kind);
+    RegressionRun run(clipping_name(kind), {.steps = 2, .clipping = kind});
     StepParts parts = run.parts();
     TrainingState state = run.initial(parts);
     Batch one = run.loader().next();
@@ -158,7 +108,7 @@ TEST(TrainStep, LayersAndAutomaticClippingKeepTheBoundOfThePlan) {
 }
 
 TEST(TrainStep, Invariant_P2_NoNoiseForAStepThatTheLedgerHasNotRecorded) {
-  Fixture run("unrecorded");
+  RegressionRun run("unrecorded");
   const auto [noise_fn, state] = gaussian_noise(run.plan, run.ledger, key(1));
   const Clipped<PyTree> sum(PyTree{{"w", at::zeros({3})}}, 1.0, Extent::global);
   EXPECT_THROW((void)noise_fn(sum, state), PrivacyError);
@@ -169,7 +119,7 @@ TEST(TrainStep, Invariant_P2_NoNoiseForAStepThatTheLedgerHasNotRecorded) {
 }
 
 TEST(TrainStep, Invariant_P2_AStepThatCannotBeRecordedAddsNoNoiseAnywhere) {
-  Fixture run("lost", 4);
+  RegressionRun run("lost", {.steps = 4});
   StepParts parts = run.parts();
   TrainingState state = run.initial(parts);
   DataLoader loader = run.loader();
@@ -188,7 +138,7 @@ TEST(TrainStep, Invariant_P2_AStepThatCannotBeRecordedAddsNoNoiseAnywhere) {
 }
 
 TEST(TrainStep, Invariant_P10_AFailureOnOneRankReachesAllAndChangesNothing) {
-  Fixture run("failure");
+  RegressionRun run("failure");
   StepParts parts = run.parts();
   TrainingState state = run.initial(parts);
   DataLoader loader = run.loader();
@@ -211,7 +161,7 @@ TEST(TrainStep, DriftOfParametersIsNoticedBeforeNoiseIsAdded) {
     SUCCEED() << "one rank cannot drift";
     return;
   }
-  Fixture run("drift");
+  RegressionRun run("drift");
   StepParts parts = run.parts();
   TrainingState state = run.initial(parts);
   DataLoader loader = run.loader();
@@ -227,7 +177,7 @@ TEST(TrainStep, DriftOfParametersIsNoticedBeforeNoiseIsAdded) {
 
 TEST(TrainStep, NoiseOnASumOfZeroGradientsHasTheStandardDeviationOfThePlanForAnyWorldSize) {
   SharedPath path("noise");
-  const PrivacyPlan plan = small_plan(1000, 10, 1);
+  const PrivacyPlan plan = regression_plan({.num_examples = 1000, .expected_batch = 10, .steps = 1});
   Ledger ledger(world(), path.get(), plan, std::string(32, '0'));
   constexpr std::int64_t k_values = 1'000'000;
   const Clipped<PyTree> local(PyTree{{"w", at::zeros({k_values})}}, plan.clipping_norm(), Extent::local);
@@ -245,7 +195,8 @@ TEST(TrainStep, NoiseOnASumOfZeroGradientsHasTheStandardDeviationOfThePlanForAny
 
 TEST(Ledger, Invariant_P12_RanksWithDifferentPlansAreRefused) {
   SharedPath path("plans");
-  const PrivacyPlan plan = small_plan(world().rank() == world().size() - 1 ? 1000 : 2000, 10, 1);
+  const PrivacyPlan plan = regression_plan(
+      {.num_examples = world().rank() == world().size() - 1 ? 1000 : 2000, .expected_batch = 10, .steps = 1});
   if (world().size() == 1) {
     EXPECT_NO_THROW(Ledger(world(), path.get(), plan, std::string(32, '0')));
     return;
