@@ -126,7 +126,7 @@ ClippedGraph clip_graph(const Graph& graph, const Plan& plan, const ClipSettings
     else
       result.sum[leaf].zero_();
     gradients[leaf].reset();
-    if (settings.on_leaf) settings.on_leaf(leaf, result.sum.back());
+    if (settings.on_leaf) settings.on_leaf(leaf, result.sum[leaf]);
   }
   return {std::move(result), std::move(postponed), held_bytes};
 }
