@@ -115,6 +115,11 @@ void Options::positional(std::string name, std::vector<std::string>& target, std
   least_positional_ = least;
 }
 
+void Options::printing(std::string name, std::string text, std::string help) {
+  Printing& printing = printing_.emplace_back(Printing{.text = std::move(text)});
+  common_.add(std::move(name), printing.given, "", std::move(help));
+}
+
 void Options::example(std::string command_line) { examples_.push_back(std::move(command_line)); }
 
 bool Options::parse(std::span<const std::string> arguments) {
@@ -125,6 +130,11 @@ bool Options::parse(std::span<const std::string> arguments) {
   }
   if (version_) {
     std::cout << version_text(program_.substr(0, program_.find(' ')), dependencies_);
+    return false;
+  }
+  for (const Printing& printing : printing_) {
+    if (!printing.given) continue;
+    std::cout << printing.text;
     return false;
   }
   if (verbose_ && quiet_) throw UsageError("--verbose and --quiet contradict each other");

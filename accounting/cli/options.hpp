@@ -58,6 +58,9 @@ class Options {
   /// Words that are no options go to `target`, at least `least` of them.
   void positional(std::string name, std::vector<std::string>& target, std::string help, std::size_t least);
 
+  /// An option that prints `text` and leaves the program nothing else to do, like --version.
+  void printing(std::string name, std::string text, std::string help);
+
   /// A command line worth imitating, for the help.
   void example(std::string command_line);
 
@@ -75,6 +78,10 @@ class Options {
   [[nodiscard]] std::string dump() const;
 
  private:
+  struct Printing {
+    bool given = false;
+    std::string text;
+  };
   struct Given {
     std::string name;
     std::vector<std::string> texts;
@@ -96,6 +103,7 @@ class Options {
   std::vector<std::string> dependencies_;
   std::deque<Group> groups_;
   Group common_{"general"};
+  std::deque<Printing> printing_;
   std::vector<std::string> examples_;
   std::string positional_name_;
   std::string positional_help_;

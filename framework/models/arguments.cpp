@@ -52,6 +52,16 @@ bool Arguments::flag(std::string_view name, bool default_value) const {
                                     : std::vector<std::string>{"false", "true"}) == "true";
 }
 
+std::int64_t Arguments::size(std::string_view name, std::int64_t default_value) const {
+  const std::string text = value(name, std::to_string(default_value));
+  std::int64_t size = 0;
+  if (!parse_size(text, size)) {
+    throw UsageError("model " + spec_.name + " cannot take " + std::string(name) + "=" + text,
+                     "it must be a whole number from 1 to " + std::to_string(k_largest_size));
+  }
+  return size;
+}
+
 std::vector<std::int64_t> Arguments::sizes(std::string_view name, const std::string& default_value) const {
   const std::string text = value(name, default_value);
   std::vector<std::int64_t> sizes;

@@ -18,6 +18,8 @@ class Arguments {
   /// The value of an argument that takes one of `choices`, the first of which is the default.
   [[nodiscard]] std::string choice(std::string_view name, const std::vector<std::string>& choices) const;
   [[nodiscard]] bool flag(std::string_view name, bool default_value) const;
+  /// A positive whole number.
+  [[nodiscard]] std::int64_t size(std::string_view name, std::int64_t default_value) const;
   /// Positive whole numbers separated by commas.
   [[nodiscard]] std::vector<std::int64_t> sizes(std::string_view name, const std::string& default_value) const;
 

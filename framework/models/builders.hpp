@@ -12,7 +12,11 @@ namespace ripieno::models {
 // One builder a model; each checks the arguments that are its own. The spec's shape and class count are sound.
 [[nodiscard]] Model make_linear(const ModelSpec& spec);
 [[nodiscard]] Model make_mlp(const ModelSpec& spec);
+[[nodiscard]] Model make_resnet(const ModelSpec& spec);
 [[nodiscard]] Model make_tanh_cnn(const ModelSpec& spec);
+[[nodiscard]] Model make_transformer_decoder(const ModelSpec& spec);
+[[nodiscard]] Model make_transformer_encoder(const ModelSpec& spec);
+[[nodiscard]] Model make_wide_resnet(const ModelSpec& spec);
 
 /// Height, width and channels of an example {H, W} or {C, H, W}; UsageError naming the model for other shapes.
 struct ImageShape {

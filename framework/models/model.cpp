@@ -2,11 +2,13 @@
 
 #include <ATen/ATen.h>
 
+#include <iomanip>
 #include <numeric>
 #include <ripieno/accounting/base/error.hpp>
 #include <ripieno/accounting/base/text.hpp>
 #include <ripieno/framework/models/builders.hpp>
 #include <ripieno/framework/models/text.hpp>
+#include <sstream>
 
 namespace ripieno {
 namespace models {
@@ -41,20 +43,37 @@ at::Tensor as_examples(const at::Tensor& x, const std::string& model, const std:
 
 namespace {
 
-using Builder = Model (*)(const ModelSpec&);
+struct Entry {
+  Model (*make)(const ModelSpec&);
+  const char* summary;
+  const char* arguments;
+};
 
-const std::map<std::string, Builder>& builders() {
-  static const std::map<std::string, Builder> table = {
-      {"linear", models::make_linear}, {"mlp", models::make_mlp}, {"tanh-cnn", models::make_tanh_cnn}};
+const std::map<std::string, Entry>& entries() {
+  constexpr const char* k_residual = "depth (6 n + 4), width, groups, weight-standardisation=true|false";
+  static const std::map<std::string, Entry> table = {
+      {"linear",
+       {models::make_linear, "one linear layer",
+        "features=none|oriented-gradients, bias=true|false, init=zero|random"}},
+      {"mlp",
+       {models::make_mlp, "linear layers with activations between them", "hidden=1024,1024, activation=relu|tanh"}},
+      {"resnet", {models::make_resnet, "residual network of 10 layers, group normalisation", k_residual}},
+      {"tanh-cnn", {models::make_tanh_cnn, "two convolutions and two linear layers with tanh", ""}},
+      {"transformer-decoder",
+       {models::make_transformer_decoder, "the next of a sequence of tokens (--loss next-token)",
+        "width=128, heads=4, layers=2"}},
+      {"transformer-encoder",
+       {models::make_transformer_encoder, "classes of sequences of tokens", "width=128, heads=4, layers=2"}},
+      {"wide-resnet", {models::make_wide_resnet, "residual network of 16 layers, four times as wide", k_residual}}};
   return table;
 }
 
 void check_spec(const ModelSpec& spec) {
-  if (spec.num_classes < 2) {
+  if (spec.num_classes < 2 && spec.vocab_size == 0) {
     throw UsageError("model " + spec.name + " was asked for " + std::to_string(spec.num_classes) + " classes",
                      "a classifier has at least two", "say how many classes the dataset has");
   }
-  bool sound = !spec.example_shape.empty();
+  bool sound = !spec.example_shape.empty() || spec.vocab_size > 0;
   for (const std::int64_t size : spec.example_shape) sound = sound && size > 0;
   if (!sound) {
     throw UsageError("model " + spec.name + " cannot take examples of shape " + shape_text(spec.example_shape),
@@ -65,21 +84,31 @@ void check_spec(const ModelSpec& spec) {
 }  // namespace
 
 Model make_model(const ModelSpec& spec) {
-  const auto builder = builders().find(spec.name);
-  if (builder == builders().end()) {
+  const auto entry = entries().find(spec.name);
+  if (entry == entries().end()) {
     const std::vector<std::string> names = model_names();
     const std::string guess = nearest(spec.name, names);
     throw UsageError("there is no model '" + spec.name + "'", "there are " + join(names),
                      guess.empty() ? "" : "did you mean '" + guess + "'?");
   }
   check_spec(spec);
-  return builder->second(spec);
+  return entry->second.make(spec);
 }
 
 std::vector<std::string> model_names() {
   std::vector<std::string> names;
-  for (const auto& [name, builder] : builders()) names.push_back(name);
+  for (const auto& [name, entry] : entries()) names.push_back(name);
   return names;
+}
+
+std::string describe_models() {
+  constexpr int k_indent = 22;
+  std::ostringstream text;
+  for (const auto& [name, entry] : entries()) {
+    text << std::left << std::setw(k_indent) << name << entry.summary << '\n';
+    if (*entry.arguments != '\0') text << std::string(k_indent, ' ') << entry.arguments << '\n';
+  }
+  return text.str();
 }
 
 at::Tensor softmax_cross_entropy(const at::Tensor& logits, const at::Tensor& labels) {

@@ -37,13 +37,20 @@ struct Model {
 ///   linear    args: features = none | oriented-gradients, bias = true | false, init = zero | random
 ///   mlp       args: hidden = 1024,1024 (widths of the hidden layers), activation = relu | tanh
 ///   tanh-cnn  no args; two convolutions and two linear layers with tanh (Papernot et al., 2021)
+///   resnet, wide-resnet       args: depth = 10 | 16 (6 n + 4), width = 1 | 4, groups = 8 | 16 of group normalisation,
+///                             weight-standardisation = true | false; a wide-resnet is a WRN-16-4 (De et al., 2022)
+///   transformer-encoder       args: width = 128, heads = 4, layers = 2; classes of token sequences, from the mean of
+///                             what is not padding
+///   transformer-decoder       the same args; logits [n, T, vocab_size] of the token after each place
 /// The first of the values named is the default.
 struct ModelSpec {
   std::string name;
   std::map<std::string, std::string> args = {};
-  std::vector<std::int64_t> example_shape;  ///< without the example dimension: {28, 28}, {1, 28, 28}, {784}
-  std::int64_t num_classes = 0;             ///< at least two
-  std::uint64_t seed = 0;                   ///< of the initialisation; public
+  std::vector<std::int64_t> example_shape = {};  ///< of one: {28, 28}, {1, 28, 28}, {784}; {} for sequences
+  std::int64_t num_classes = 0;                  ///< at least two, but for a transformer-decoder
+  std::int64_t vocab_size = 0;                   ///< examples are tokens [0, vocab_size); 0: numbers
+  std::int64_t pad_id = -1;                      ///< the token that fills short sequences; negative: none
+  std::uint64_t seed = 0;                        ///< of the initialisation; public
 };
 
 /// The model with parameters drawn from the seed, the same on every rank and with every version of Torch. UsageError
@@ -52,6 +59,9 @@ struct ModelSpec {
 
 /// Names that make_model knows, sorted.
 [[nodiscard]] std::vector<std::string> model_names();
+
+/// A few lines for each of them: what it is and the arguments it takes.
+[[nodiscard]] std::string describe_models();
 
 /// Cross-entropy of each example: -log softmax(logits)[label]. logits [n, classes], labels int64 [n]; returns [n].
 /// UsageError for other shapes or dtypes, DataError for a label that is not a class.

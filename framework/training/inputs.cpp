@@ -46,6 +46,8 @@ std::pair<Model, std::optional<std::string>> model_for(const TrainConfig& config
                        .args = config.model_args,
                        .example_shape = {shape.begin(), shape.end()},
                        .num_classes = data.num_classes(),
+                       .vocab_size = data.vocab_size(),
+                       .pad_id = data.has_tokens() ? data.pad_id() : -1,
                        .seed = config.seed};
   Model model = names_script_file(config.model) ? make_script_model(spec) : make_model(spec);
   std::optional<std::string> initial_ledger_head;

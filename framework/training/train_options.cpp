@@ -43,11 +43,8 @@ void add_data(cli::Options& options, TrainConfig& config) {
 void add_model(cli::Options& options, TrainConfig& config, std::vector<std::string>& arguments) {
   options.group("model")
       .add("model", config.model, "NAME|FILE.pt",
-           "ready model (" + join(model_names()) + "), or a TorchScript file saved in Python, weights and all")
-      .add(
-          "model-arg", arguments, "KEY=VALUE",
-          "an argument of the ready model (linear: features, bias, init; mlp: hidden, activation) or of the forward of "
-          "FILE.pt")
+           "ready model (--list-models), or a TorchScript file saved in Python, weights and all")
+      .add("model-arg", arguments, "KEY=VALUE", "an argument of the ready model or of the forward of FILE.pt")
       .add_choice("loss", config.loss, objective_names(),
                   "cross-entropy of labels, mse or binary-cross-entropy of one output for each target, or "
                   "next-token of sequences of tokens")
@@ -211,6 +208,7 @@ bool parse_train_options(std::span<const std::string> arguments, TrainConfig& co
   options.example(
       "ripieno-train --data data/train.json --model my-model.pt --loss cross-entropy --freeze 'encoder.*' "
       "--expected-batch 512 --steps 500 --noise-multiplier 1 --delta 1e-5 --clipping-norm 1 --lr 0.1 --out run");
+  options.printing("list-models", describe_models(), "print the ready models and their arguments and exit");
   if (!options.parse(arguments)) return false;
   if (!(config.collective_timeout_s > 0)) {
     throw UsageError("--collective-timeout is " + format_double(config.collective_timeout_s), "must be positive");

@@ -35,7 +35,11 @@ void expect_refusal(const ModelSpec& spec, Matcher matcher) {
   EXPECT_THAT([&spec] { static_cast<void>(make_model(spec)); }, ThrowsMessage<Error>(matcher));
 }
 
-TEST(Models, AreListedByName) { EXPECT_THAT(model_names(), ElementsAre("linear", "mlp", "tanh-cnn")); }
+TEST(Models, AreListedByName) {
+  EXPECT_THAT(model_names(), ElementsAre("linear", "mlp", "resnet", "tanh-cnn", "transformer-decoder",
+                                         "transformer-encoder", "wide-resnet"));
+  for (const std::string& name : model_names()) EXPECT_THAT(describe_models(), HasSubstr(name));
+}
 
 TEST(Models, HaveTheirPublishedSizes) {
   EXPECT_EQ(fashion_model("tanh-cnn").params.numel(), 26'010);
@@ -45,7 +49,7 @@ TEST(Models, HaveTheirPublishedSizes) {
 }
 
 TEST(Models, TakeImagesWithAndWithoutAChannelDimension) {
-  for (const std::string& name : model_names()) {
+  for (const std::string name : {"linear", "mlp", "resnet", "tanh-cnn", "wide-resnet"}) {
     const Model flat = fashion_model(name);
     const Model deep = make_model({.name = name, .example_shape = {1, 28, 28}, .num_classes = 10, .seed = 1});
     const at::Tensor x = waves({5, 28, 28});
