@@ -59,7 +59,7 @@ TEST_F(MechanismTest, EveryMechanismTrainsWithASamplerThatFitsIt) {
       {{"sampler", "balls-in-bins"}},
       {{"sampler", "poisson"}, {"max-batch", "60"}}};
   for (std::size_t i = 0; i < all.size(); ++i) {
-    const std::string name = "run" + std::to_string(i);
+    const std::string name = std::string("run").append(std::to_string(i));
     const Outcome trained = run(command(2, name, all[i]));
     ASSERT_EQ(trained.code, 0) << trained.output;
     EXPECT_NEAR(result(name)["epsilon"].get<double>(), analysed_epsilon(name), 1e-12) << name;
@@ -73,12 +73,14 @@ TEST_F(MechanismTest, AMatrixFromAFileIsTheSameAsTheStrategyItHolds) {
     matrix[20 * row + row] = 1;
     if (row > 0) matrix[20 * row + row - 1] = 0.5F;
   }
-  io::write_tensor_file(folder_ / "c.h5", {}, std::vector<io::NamedTensor>{{"matrix", {20, 20}, matrix}});
-  ASSERT_EQ(
-      run(command(2, "dense",
-                  {{"mechanism", "mf:dense"}, {"mechanism-arg", "file=" + out("c.h5")}, {"sampler", "sequential"}}))
-          .code,
-      0);
+  const std::vector<io::NamedTensor> tensors{io::named_tensor<float>("matrix", {20, 20}, matrix)};
+  io::write_tensor_file(folder_ / "c.h5", {}, tensors);
+  ASSERT_EQ(run(command(2, "dense",
+                        {{"mechanism", "mf:dense"},
+                         {"mechanism-arg", std::string("file=").append(out("c.h5"))},
+                         {"sampler", "sequential"}}))
+                .code,
+            0);
   EXPECT_EQ(result("dense")["plan"]["strategy"]["size"], 20);
   // An example takes part twice, ten steps apart: columns do not meet, each of squared norm 1.25.
   const double mu = std::sqrt(2 * 1.25) / 1.5;
@@ -99,7 +101,8 @@ TEST_F(MechanismTest, AfterACleanStopCorrelatedNoiseAndDrawsContinueBitForBit) {
       {{"mechanism", "mf:lambda-cgd"}, {"mechanism-arg", "lambda=0.7"}, {"sampler", "k-out-of-t"}}};
   for (std::size_t i = 0; i < all.size(); ++i) {
     const Options options = long_run(all[i]);
-    const std::string a = "a" + std::to_string(i), b = "b" + std::to_string(i);
+    const std::string number = std::to_string(i), a = std::string("a").append(number),
+                      b = std::string("b").append(number);
     const Outcome stopped = interrupted_ranks(command(2, a, options), a, "USR1");
     ASSERT_EQ(stopped.code, static_cast<int>(ExitCode::checkpointed)) << stopped.output;
     ASSERT_EQ(run(command(2, a, options)).code, 0);
