@@ -21,7 +21,7 @@ PARTS = ("accounting", "io", "framework", "drivers", "tests", "benchmarks", "slu
 COMMAND = re.compile(r"\b(?:ripieno-(?:train|dataset|privacy)|mpiexec|mpirun|sbatch|srun|cmake|ctest|scripts/\w+)\b")
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
 # Options that pages name by themselves and that belong to benchmarks, or to programs of others.
-FOREIGN = {"--array", "--build", "--component", "--config", "--cpus-per-task", "--cuda", "--dependency", "--fit",
+FOREIGN = {"--array", "--build", "--cold", "--component", "--config", "--cpus-per-task", "--cuda", "--dependency", "--fit",
            "--gpus-per-node", "--gpus-per-task", "--help", "--install", "--mpi", "--nodes", "--ntasks-per-node",
            "--oversubscribe", "--prefix", "--preset", "--requeue", "--signal", "--strategies", "--target", "--tests"}
 

@@ -85,7 +85,7 @@ TEST(YourOwnModelInPython, IsAFunctionOfItsParameters) {
   const auto before = std::filesystem::current_path();
   std::filesystem::current_path(folder);
   torch::jit::Module module("double");
-  module.register_parameter("weight", at::ones({2}), false);
+  module.register_parameter("weight", at::ones({2}).requires_grad_(), /*is_buffer=*/false);
   module.define("def forward(self, x):\n  return 2 * self.weight * x\n");
   module.save("my-model.pt");
   auto [model, params] = ripieno::make_functional(torch::jit::load("my-model.pt"));

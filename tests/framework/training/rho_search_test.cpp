@@ -110,7 +110,7 @@ TEST_P(RhoSearch, Invariant_P5_NoDataSetMovesTheReleasedSumByMoreThanRho) {
   double worst = 0;
   for (int i = 0; i < data_sets; ++i) worst = std::max(worst, search.movement());
   EXPECT_LE(worst, 1) << "of C (1 + rho)";
-  EXPECT_GT(worst, 1 - 1e-5) << "no example used its bound, so the search shows nothing";
+  EXPECT_GT(worst, 1 - 1e-4) << "no example used its bound, so the search shows nothing";
 }
 
 INSTANTIATE_TEST_SUITE_P(Parts, RhoSearch, testing::Range(std::uint64_t{0}, k_parts));
