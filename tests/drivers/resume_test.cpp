@@ -101,7 +101,7 @@ TEST_F(ResumeTest, Invariant_P4_AReproducibleRunContinuesBitForBitOnAnyWorldSize
   ASSERT_EQ(run(command(2, "unbroken", reproducible)).code, 0);
   for (const int ranks : {1, 3, 4}) {
     const std::string name = "on-" + std::to_string(ranks);
-    const Outcome stopped = interrupted(command(2, name, reproducible), name, "USR1");
+    const Outcome stopped = interrupted_ranks(command(2, name, reproducible), name, "USR1");
     ASSERT_EQ(stopped.code, static_cast<int>(ExitCode::checkpointed)) << stopped.output;
     ASSERT_LT(book(name).charged(), 150);
     const Outcome resumed = run(command(ranks, name, reproducible));
