@@ -1,61 +1,21 @@
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <ripieno/accounting/base/error.hpp>
 #include <ripieno/accounting/base/text.hpp>
-#include <ripieno/accounting/cli/value.hpp>
 #include <ripieno/accounting/mechanisms/optimise.hpp>
 #include <ripieno/accounting/mechanisms/strategy_json.hpp>
+#include <ripieno/framework/training/argument_reader.hpp>
 #include <ripieno/framework/training/mechanism_options.hpp>
 #include <ripieno/framework/training/optimizer_options.hpp>
 #include <ripieno/io/matrix_file.hpp>
-#include <set>
 
 namespace ripieno {
 namespace {
-
-using Arguments = std::map<std::string, std::string>;
 
 constexpr const char* k_independent = "gaussian";
 constexpr const char* k_correlated_prefix = "mf:";
 constexpr std::int64_t k_default_bands = 32;
 constexpr std::int64_t k_default_buffers = 10;
-
-/// KEY=VALUE arguments of one option, each to be taken once; what is left over is an error.
-class ArgumentReader {
- public:
-  ArgumentReader(std::string option, std::string owner, const Arguments& arguments)
-      : option_(std::move(option)), owner_(std::move(owner)), arguments_(arguments) {}
-
-  template <class T>
-  T take(const char* name, T otherwise) {
-    known_.insert(name);
-    const auto found = arguments_.find(name);
-    if (found != arguments_.end()) cli::read_value(option_ + " " + name, found->second, otherwise);
-    return otherwise;
-  }
-  template <class T>
-  T take(const char* name) {
-    if (!arguments_.contains(name)) {
-      throw UsageError(owner_ + " needs " + option_ + " " + name + "=...");
-    }
-    return take<T>(name, {});
-  }
-  /// UsageError for an argument that nobody took.
-  void finish() const {
-    for (const auto& [name, value] : arguments_) {
-      if (known_.contains(name)) continue;
-      const std::vector<std::string> known(known_.begin(), known_.end());
-      throw UsageError(option_ + " " + name + " does not apply to " + owner_,
-                       known.empty() ? "it takes none" : "it takes " + join(known));
-    }
-  }
-
- private:
-  std::string option_, owner_;
-  const Arguments& arguments_;
-  std::set<std::string> known_;
-};
 
 /// Sums as SGD takes them with this momentum, weighed by the learning rate of each step.
 accounting::Workload workload_of(const TrainConfig& config, std::int64_t steps, double momentum) {
@@ -77,30 +37,30 @@ accounting::Strategy make_strategy(const std::string& name, ArgumentReader& argu
   const auto workload = [&](double m) { return workload_of(config, schedule.steps(), m); };
   if (name == "identity") return accounting::IdentityStrategy{};
   if (name == "blt") {
-    const auto buffers = arguments.take<std::int64_t>("buffers", k_default_buffers);
+    const auto buffers = arguments.value<std::int64_t>("buffers", k_default_buffers);
     return accounting::optimal_blt(buffers, schedule.steps(), schedule.schema(),
-                                   workload(arguments.take("momentum", momentum)));
+                                   workload(arguments.value("momentum", momentum)));
   }
   if (name == "band-mf") {
-    const auto bands = arguments.take<std::int64_t>("bands", default_bands(schedule));
-    return accounting::optimal_band_mf(bands, schedule.steps(), workload(arguments.take("momentum", momentum)));
+    const auto bands = arguments.value<std::int64_t>("bands", default_bands(schedule));
+    return accounting::optimal_band_mf(bands, schedule.steps(), workload(arguments.value("momentum", momentum)));
   }
   if (name == "bsr") {
-    return accounting::BsrStrategy{arguments.take<std::int64_t>("bandwidth", default_bands(schedule)),
-                                   arguments.take("alpha", 1.0), arguments.take("beta", momentum)};
+    return accounting::BsrStrategy{arguments.value<std::int64_t>("bandwidth", default_bands(schedule)),
+                                   arguments.value("alpha", 1.0), arguments.value("beta", momentum)};
   }
   if (name == "bisr") {
-    return accounting::BisrStrategy{arguments.take<std::int64_t>("bandwidth", 4),
-                                    arguments.take("normalised", true),
-                                    arguments.take("momentum", momentum),
+    return accounting::BisrStrategy{arguments.value<std::int64_t>("bandwidth", 4),
+                                    arguments.value("normalised", true),
+                                    arguments.value("momentum", momentum),
                                     {}};
   }
   if (name == "lambda-cgd") {
-    return accounting::LambdaCgdStrategy{arguments.take<double>("lambda"), arguments.take("normalised", true)};
+    return accounting::LambdaCgdStrategy{arguments.required<double>("lambda"), arguments.value("normalised", true)};
   }
   if (name == "dense") {
-    const auto file = arguments.take<std::string>("file");
-    io::Matrix matrix = io::read_matrix(file, arguments.take<std::string>("dataset", "matrix"));
+    const auto file = arguments.required<std::string>("file");
+    io::Matrix matrix = io::read_matrix(file, arguments.value<std::string>("dataset", "matrix"));
     if (matrix.rows != matrix.columns) {
       throw DataError("the matrix in " + file + " has " + std::to_string(matrix.rows) + " rows and " +
                       std::to_string(matrix.columns) + " columns");
@@ -117,8 +77,8 @@ SamplerPlan sampler_of(const TrainConfig& config) {
   SamplerPlan sampler{.kind = sampler_kind(config.sampler)};
   if (config.max_batch && sampler.kind == SamplerKind::poisson) sampler.kind = SamplerKind::truncated_poisson;
   ArgumentReader arguments("--sampler-arg", "--sampler " + config.sampler, config.sampler_args);
-  if (sampler.kind == SamplerKind::cyclic_poisson) sampler.parts = arguments.take<std::int64_t>("parts");
-  if (sampler.kind == SamplerKind::min_separated) sampler.separation = arguments.take<std::int64_t>("separation");
+  if (sampler.kind == SamplerKind::cyclic_poisson) sampler.parts = arguments.required<std::int64_t>("parts");
+  if (sampler.kind == SamplerKind::min_separated) sampler.separation = arguments.required<std::int64_t>("separation");
   arguments.finish();
   if (sampler.kind == SamplerKind::truncated_poisson) {
     if (!config.max_batch) throw UsageError("--sampler truncated-poisson needs --max-batch");

@@ -1,11 +1,9 @@
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <ripieno/accounting/base/error.hpp>
-#include <ripieno/accounting/base/text.hpp>
-#include <ripieno/accounting/cli/value.hpp>
 #include <ripieno/framework/optim/optimizers.hpp>
 #include <ripieno/framework/optim/schedules.hpp>
+#include <ripieno/framework/training/argument_reader.hpp>
 #include <ripieno/framework/training/optimizer_options.hpp>
 #include <utility>
 
@@ -16,46 +14,6 @@ using optim::FunctionalOptimizer;
 using optim::LearningRate;
 using optim::Schedule;
 
-/// KEY=VALUE settings of one optimizer or schedule. Each is taken by name into the option that it sets.
-class Settings {
- public:
-  /// `option`: "--optimizer-arg"; `owner`: "--optimizer adam".
-  Settings(std::string option, std::string owner, const std::map<std::string, std::string>& given)
-      : option_(std::move(option)), owner_(std::move(owner)), given_(given) {}
-
-  template <class T>
-  Settings& take(const std::string& key, T& target) {
-    known_.push_back(key);
-    const auto found = given_.find(key);
-    if (found != given_.end()) cli::read_value(option_ + " " + key, found->second, target);
-    return *this;
-  }
-  template <class T>
-  Settings& take(const std::string& key, std::optional<T>& target) {
-    T value{};
-    const bool given = given_.contains(key);
-    take(key, value);
-    if (given) target = value;
-    return *this;
-  }
-
-  /// UsageError for a setting that nobody took.
-  void finish() const {
-    for (const auto& [key, value] : given_) {
-      if (std::ranges::find(known_, key) != known_.end()) continue;
-      const std::string guess = nearest(key, known_);
-      throw UsageError(owner_ + " has no argument '" + key + "'",
-                       known_.empty() ? "it takes none" : "it takes " + join(known_),
-                       guess.empty() ? "" : "did you mean '" + guess + "'?");
-    }
-  }
-
- private:
-  std::string option_, owner_;
-  const std::map<std::string, std::string>& given_;
-  std::vector<std::string> known_;
-};
-
 optim::Ramp ramp_of(const std::string& name) {
   if (name == "linear") return optim::Ramp::linear;
   if (name == "cosine") return optim::Ramp::cosine;
@@ -65,7 +23,7 @@ optim::Ramp ramp_of(const std::string& name) {
 
 /// Options that every falling schedule has.
 template <class Options>
-Options falling(const TrainConfig& config, std::int64_t steps, Settings& settings) {
+Options falling(const TrainConfig& config, std::int64_t steps, ArgumentReader& settings) {
   Options options;
   options.initial = config.lr;
   options.steps = steps;
@@ -73,43 +31,43 @@ Options falling(const TrainConfig& config, std::int64_t steps, Settings& setting
   return options;
 }
 
-using MakeSchedule = Schedule (*)(const TrainConfig&, std::int64_t steps, Settings&);
+using MakeSchedule = Schedule (*)(const TrainConfig&, std::int64_t steps, ArgumentReader&);
 
 const std::map<std::string, MakeSchedule>& schedules() {
   static const std::map<std::string, MakeSchedule> all{
-      {"constant", [](const TrainConfig& c, std::int64_t, Settings&) { return optim::constant(c.lr); }},
+      {"constant", [](const TrainConfig& c, std::int64_t, ArgumentReader&) { return optim::constant(c.lr); }},
       {"linear", [](const TrainConfig& c, std::int64_t steps,
-                    Settings& s) { return optim::linear(falling<optim::LinearOptions>(c, steps, s)); }},
+                    ArgumentReader& s) { return optim::linear(falling<optim::LinearOptions>(c, steps, s)); }},
       {"cosine",
-       [](const TrainConfig& c, std::int64_t steps, Settings& s) {
+       [](const TrainConfig& c, std::int64_t steps, ArgumentReader& s) {
          auto options = falling<optim::CosineOptions>(c, steps, s);
          s.take("cycles", options.cycles);
          return optim::cosine(options);
        }},
       {"exponential",
-       [](const TrainConfig& c, std::int64_t steps, Settings& s) {
+       [](const TrainConfig& c, std::int64_t steps, ArgumentReader& s) {
          auto options = falling<optim::ExponentialOptions>(c, steps, s);
          options.factor = 0.1;
          s.take("factor", options.factor).take("staircase", options.staircase);
          return optim::exponential(options);
        }},
       {"inverse-sqrt",
-       [](const TrainConfig& c, std::int64_t, Settings& s) {
+       [](const TrainConfig& c, std::int64_t, ArgumentReader& s) {
          optim::InverseSqrtOptions options{.initial = c.lr, .steps = 1};
          s.take("steps", options.steps).take("begin", options.begin);
          return optim::inverse_sqrt(options);
        }},
       {"one-minus-sqrt",
-       [](const TrainConfig& c, std::int64_t steps, Settings& s) {
+       [](const TrainConfig& c, std::int64_t steps, ArgumentReader& s) {
          return optim::one_minus_sqrt(falling<optim::OneMinusSqrtOptions>(c, steps, s));
        }},
       {"polynomial",
-       [](const TrainConfig& c, std::int64_t steps, Settings& s) {
+       [](const TrainConfig& c, std::int64_t steps, ArgumentReader& s) {
          auto options = falling<optim::PolynomialOptions>(c, steps, s);
          s.take("power", options.power);
          return optim::polynomial(options);
        }},
-      {"warmup-stable-decay", [](const TrainConfig& c, std::int64_t steps, Settings& s) {
+      {"warmup-stable-decay", [](const TrainConfig& c, std::int64_t steps, ArgumentReader& s) {
          optim::WarmupStableDecayOptions options{.rate = c.lr, .decay = std::max<std::int64_t>(1, steps / 5)};
          s.take("end", options.end).take("decay", options.decay);
          options.stable = std::max<std::int64_t>(0, steps - options.decay);
@@ -128,7 +86,7 @@ Options with_rate(const TrainConfig& config, LearningRate rate) {
 }
 
 template <class Options>
-Options adam_options(const TrainConfig& config, LearningRate rate, Settings& settings) {
+Options adam_options(const TrainConfig& config, LearningRate rate, ArgumentReader& settings) {
   auto options = with_rate<Options>(config, std::move(rate));
   settings.take("beta1", options.beta1)
       .take("beta2", options.beta2)
@@ -137,26 +95,26 @@ Options adam_options(const TrainConfig& config, LearningRate rate, Settings& set
   return options;
 }
 
-FunctionalOptimizer make_sgd(const TrainConfig& config, LearningRate rate, Settings& settings) {
+FunctionalOptimizer make_sgd(const TrainConfig& config, LearningRate rate, ArgumentReader& settings) {
   auto options = with_rate<optim::SgdOptions>(config, std::move(rate));
   options.momentum = config.momentum;
   settings.take("dampening", options.dampening).take("nesterov", options.nesterov);
   return optim::sgd(options);
 }
 
-FunctionalOptimizer make_adamw(const TrainConfig& config, LearningRate rate, Settings& settings) {
+FunctionalOptimizer make_adamw(const TrainConfig& config, LearningRate rate, ArgumentReader& settings) {
   auto options = adam_options<optim::AdamWOptions>(config, std::move(rate), settings);
   settings.take("update-rms-clip", options.update_rms_clip);
   return optim::adamw(options);
 }
 
-FunctionalOptimizer make_ademamix(const TrainConfig& config, LearningRate rate, Settings& settings) {
+FunctionalOptimizer make_ademamix(const TrainConfig& config, LearningRate rate, ArgumentReader& settings) {
   auto options = adam_options<optim::AdEMAMixOptions>(config, std::move(rate), settings);
   settings.take("beta3", options.beta3).take("alpha", options.alpha);
   return optim::ademamix(options);
 }
 
-FunctionalOptimizer make_rmsprop(const TrainConfig& config, LearningRate rate, Settings& settings) {
+FunctionalOptimizer make_rmsprop(const TrainConfig& config, LearningRate rate, ArgumentReader& settings) {
   auto options = with_rate<optim::RmspropOptions>(config, std::move(rate));
   settings.take("alpha", options.alpha)
       .take("eps", options.eps)
@@ -166,7 +124,7 @@ FunctionalOptimizer make_rmsprop(const TrainConfig& config, LearningRate rate, S
   return optim::rmsprop(options);
 }
 
-FunctionalOptimizer make_adagrad(const TrainConfig& config, LearningRate rate, Settings& settings) {
+FunctionalOptimizer make_adagrad(const TrainConfig& config, LearningRate rate, ArgumentReader& settings) {
   auto options = with_rate<optim::AdagradOptions>(config, std::move(rate));
   settings.take("eps", options.eps)
       .take("initial", options.initial)
@@ -174,7 +132,7 @@ FunctionalOptimizer make_adagrad(const TrainConfig& config, LearningRate rate, S
   return optim::adagrad(options);
 }
 
-FunctionalOptimizer make_adadelta(const TrainConfig& config, LearningRate rate, Settings& settings) {
+FunctionalOptimizer make_adadelta(const TrainConfig& config, LearningRate rate, ArgumentReader& settings) {
   auto options = with_rate<optim::AdadeltaOptions>(config, std::move(rate));
   settings.take("rho", options.rho)
       .take("eps", options.eps)
@@ -182,7 +140,7 @@ FunctionalOptimizer make_adadelta(const TrainConfig& config, LearningRate rate, 
   return optim::adadelta(options);
 }
 
-FunctionalOptimizer make_adafactor(const TrainConfig& config, LearningRate rate, Settings& settings) {
+FunctionalOptimizer make_adafactor(const TrainConfig& config, LearningRate rate, ArgumentReader& settings) {
   auto options = with_rate<optim::AdafactorOptions>(config, std::move(rate));
   settings.take("beta1", options.beta1)
       .take("decay-rate", options.decay_rate)
@@ -192,28 +150,30 @@ FunctionalOptimizer make_adafactor(const TrainConfig& config, LearningRate rate,
   return optim::adafactor(options);
 }
 
-FunctionalOptimizer make_lion(const TrainConfig& config, LearningRate rate, Settings& settings) {
+FunctionalOptimizer make_lion(const TrainConfig& config, LearningRate rate, ArgumentReader& settings) {
   auto options = with_rate<optim::LionOptions>(config, std::move(rate));
   settings.take("beta1", options.beta1).take("beta2", options.beta2);
   return optim::lion(options);
 }
 
-FunctionalOptimizer make_schedule_free(const FunctionalOptimizer& base, Settings& settings) {
+FunctionalOptimizer make_schedule_free(const FunctionalOptimizer& base, ArgumentReader& settings) {
   optim::ScheduleFreeOptions options;
   settings.take("beta", options.beta).take("warmup", options.warmup);
   return optim::schedule_free(base, options);
 }
 
-using MakeOptimizer = FunctionalOptimizer (*)(const TrainConfig&, LearningRate, Settings&);
+using MakeOptimizer = FunctionalOptimizer (*)(const TrainConfig&, LearningRate, ArgumentReader&);
 
 const std::map<std::string, MakeOptimizer>& optimizers() {
   static const std::map<std::string, MakeOptimizer> all{
       {"sgd", make_sgd},
       {"adam", [](const TrainConfig& c, LearningRate rate,
-                  Settings& s) { return optim::adam(adam_options<optim::AdamOptions>(c, std::move(rate), s)); }},
+                  ArgumentReader& s) { return optim::adam(adam_options<optim::AdamOptions>(c, std::move(rate), s)); }},
       {"adamw", make_adamw},
-      {"radam", [](const TrainConfig& c, LearningRate rate,
-                   Settings& s) { return optim::radam(adam_options<optim::RAdamOptions>(c, std::move(rate), s)); }},
+      {"radam",
+       [](const TrainConfig& c, LearningRate rate, ArgumentReader& s) {
+         return optim::radam(adam_options<optim::RAdamOptions>(c, std::move(rate), s));
+       }},
       {"ademamix", make_ademamix},
       {"rmsprop", make_rmsprop},
       {"adagrad", make_adagrad},
@@ -221,8 +181,8 @@ const std::map<std::string, MakeOptimizer>& optimizers() {
       {"adafactor", make_adafactor},
       {"lion", make_lion},
       {"schedule-free-sgd", [](const TrainConfig& c, LearningRate rate,
-                               Settings& s) { return make_schedule_free(make_sgd(c, std::move(rate), s), s); }},
-      {"schedule-free-adamw", [](const TrainConfig& c, LearningRate rate, Settings& s) {
+                               ArgumentReader& s) { return make_schedule_free(make_sgd(c, std::move(rate), s), s); }},
+      {"schedule-free-adamw", [](const TrainConfig& c, LearningRate rate, ArgumentReader& s) {
          return make_schedule_free(make_adamw(c, std::move(rate), s), s);
        }}};
   return all;
@@ -249,7 +209,7 @@ std::vector<std::string> optimizer_names() { return names_of(optimizers(), "sgd"
 std::vector<std::string> schedule_names() { return names_of(schedules(), "constant"); }
 
 LearningRate learning_rate(const TrainConfig& config, std::int64_t steps) {
-  Settings settings("--schedule-arg", "--schedule " + config.schedule, config.schedule_args);
+  ArgumentReader settings("--schedule-arg", "--schedule " + config.schedule, config.schedule_args);
   optim::WarmupOptions warmup;
   std::string ramp = "linear";
   std::int64_t restarts = 1;
@@ -267,7 +227,7 @@ LearningRate learning_rate(const TrainConfig& config, std::int64_t steps) {
 
 FunctionalOptimizer make_optimizer(const TrainConfig& config, std::int64_t steps) {
   check_momentum(config);
-  Settings settings("--optimizer-arg", "--optimizer " + config.optimizer, config.optimizer_args);
+  ArgumentReader settings("--optimizer-arg", "--optimizer " + config.optimizer, config.optimizer_args);
   const FunctionalOptimizer optimizer =
       optimizers().at(config.optimizer)(config, learning_rate(config, steps), settings);
   settings.finish();
