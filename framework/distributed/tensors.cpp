@@ -4,6 +4,7 @@
 #include <ripieno/accounting/base/error.hpp>
 #include <ripieno/accounting/base/text.hpp>
 #include <ripieno/framework/comm/operation.hpp>
+#include <ripieno/framework/core/flat_values.hpp>
 #include <ripieno/framework/distributed/agreement.hpp>
 #include <ripieno/framework/distributed/context.hpp>
 #include <ripieno/framework/distributed/tensors.hpp>
@@ -30,21 +31,9 @@ ReduceOp reduction_of(Op op, bool of_bools) {
   return numbers;
 }
 
-template <class T>
-std::span<T> values_of(const at::Tensor& flat) {
-  return {flat.mutable_data_ptr<T>(), static_cast<std::size_t>(flat.numel())};
-}
-
 /// Collective. `flat`: contiguous on the CPU, of a working dtype.
 void reduce_flat_(const at::Tensor& flat, ReduceOp op, const Communicator& communicator) {
-  switch (flat.scalar_type()) {
-    case at::kFloat:
-      return communicator.allreduce(values_of<float>(flat), op);
-    case at::kDouble:
-      return communicator.allreduce(values_of<double>(flat), op);
-    default:
-      return communicator.allreduce(values_of<std::int64_t>(flat), op);
-  }
+  with_values(flat, [&](auto values) { communicator.allreduce(values, op); });
 }
 
 /// Back to the dtype that came. Equal on every rank, as is the error.

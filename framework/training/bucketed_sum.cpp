@@ -5,30 +5,20 @@
 #include <exception>
 #include <numeric>
 #include <ripieno/accounting/base/error.hpp>
+#include <ripieno/framework/core/flat_values.hpp>
 #include <ripieno/framework/training/bucketed_sum.hpp>
 #include <string>
+#include <type_traits>
 
 namespace ripieno {
-namespace {
-
-template <class T>
-std::span<T> values_of(const at::Tensor& flat) {
-  return {flat.mutable_data_ptr<T>(), static_cast<std::size_t>(flat.numel())};
-}
-
-}  // namespace
-
 void sum_over_ranks(const Communicator& communicator, const at::Tensor& flat) {
-  switch (flat.scalar_type()) {
-    case at::kLong:
-      return communicator.allreduce_sum_unchecked(values_of<std::int64_t>(flat));
-    case at::kDouble:
-      return communicator.allreduce_sum(values_of<double>(flat));
-    case at::kFloat:
-      return communicator.allreduce_sum(values_of<float>(flat));
-    default:
-      throw UsageError(std::string("sums of dtype ") + at::toString(flat.scalar_type()) + " do not travel");
-  }
+  with_values(flat, [&](auto values) {
+    if constexpr (std::is_same_v<decltype(values), std::span<std::int64_t>>) {
+      communicator.allreduce_sum_unchecked(values);
+    } else {
+      communicator.allreduce_sum(values);
+    }
+  });
 }
 
 BucketedSum::BucketedSum(const Communicator& communicator, CollectiveThread& thread, std::int64_t numel,

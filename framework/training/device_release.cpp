@@ -41,7 +41,7 @@ OverlapTimes sum_and_noise_on_device(const StepParts& parts, const at::Tensor& f
     buckets.push_back(flat.narrow(0, begin, std::min(size, flat.numel() - begin)));
     if (sums != nullptr) sums->begin(values_of(buckets.back()), stream);
   }
-  const bool makes_noise = !parts.release.noise_from_rank0 || parts.communicator.rank() == 0;
+  const bool makes_noise = parts.release.noise_made_by(parts.communicator.rank());
   for (std::size_t i = 0; i < buckets.size(); ++i) {
     if (sums != nullptr) sums->hold_up(stream);
     if (makes_noise) parts.noise.apply_(buckets[i], max_norm, step, static_cast<std::int64_t>(i) * size);

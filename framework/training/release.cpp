@@ -73,9 +73,7 @@ void GradientRelease::sum_and_noise(const at::Tensor& flat) {
   if (makes_noise()) timed(times_.noise_s, [&] { add_noise(flat); });
 }
 
-bool GradientRelease::makes_noise() const {
-  return !parts_.release.noise_from_rank0 || parts_.communicator.rank() == 0;
-}
+bool GradientRelease::makes_noise() const { return parts_.release.noise_made_by(parts_.communicator.rank()); }
 
 std::optional<PreparedNoise> GradientRelease::prepared_noise() const {
   const at::ScalarType dtype = wire_dtype(parts_.plan, params_);

@@ -33,6 +33,8 @@ struct ReleaseOptions {
   /// Rank 0 makes the noise and broadcasts the noised sum, in place of every rank making the same bits.
   bool noise_from_rank0 = false;
   OverlapTimes* times = nullptr;  ///< added to, where it is given
+
+  [[nodiscard]] bool noise_made_by(int rank) const { return !noise_from_rank0 || rank == 0; }
 };
 
 /// One step's gradient on its way from the ranks' flat sums, int64 on a lattice or floating point, to which each

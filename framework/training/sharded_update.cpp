@@ -2,27 +2,16 @@
 
 #include <ripieno/accounting/base/error.hpp>
 #include <ripieno/framework/core/flat.hpp>
+#include <ripieno/framework/core/flat_values.hpp>
 #include <ripieno/framework/training/sharded_update.hpp>
 #include <ripieno/framework/training/state_slices.hpp>
 
 namespace ripieno {
 namespace {
 
-template <class T>
-std::span<T> values_of(const at::Tensor& flat) {
-  return {flat.mutable_data_ptr<T>(), static_cast<std::size_t>(flat.numel())};
-}
-
 /// Collective. The sum of this rank's slice, in place.
 at::Tensor sum_of_slice(const StepParts& parts, const at::Tensor& flat) {
-  const std::vector<std::int64_t>& sizes = parts.slices->sizes();
-  if (flat.scalar_type() == at::kLong) {
-    parts.communicator.reduce_scatter_sum(values_of<std::int64_t>(flat), sizes);
-  } else if (flat.scalar_type() == at::kDouble) {
-    parts.communicator.reduce_scatter_sum(values_of<double>(flat), sizes);
-  } else {
-    parts.communicator.reduce_scatter_sum(values_of<float>(flat), sizes);
-  }
+  with_values(flat, [&](auto values) { parts.communicator.reduce_scatter_sum(values, parts.slices->sizes()); });
   return parts.slices->of(flat);
 }
 
@@ -40,15 +29,6 @@ Noised<PyTree> noised_slice(const StepParts& parts, at::Tensor slice, at::Scalar
   return {PyTree(slice), max_norm, parts.noise.stddev(max_norm, step), parts.noise.key_fingerprint(), Extent::global};
 }
 
-/// Collective. Every rank's slice of the parameters on every rank.
-void share(const StepParts& parts, const at::Tensor& params) {
-  if (params.scalar_type() == at::kDouble) {
-    parts.communicator.allgather_slices(values_of<double>(params), parts.slices->sizes());
-  } else {
-    parts.communicator.allgather_slices(values_of<float>(params), parts.slices->sizes());
-  }
-}
-
 }  // namespace
 
 std::uint64_t sharded_update(const StepParts& parts, TrainingState& state, const at::Tensor& flat, double max_norm) {
@@ -57,7 +37,7 @@ std::uint64_t sharded_update(const StepParts& parts, TrainingState& state, const
   const Noised<PyTree> noisy =
       noised_slice(parts, sum_of_slice(parts, flat), params->scalar_type(), max_norm, state.step());
   parts.optimizer.step_(PyTree(parts.slices->of(*params)), noisy, state.optimizer, parts.plan.expected_batch());
-  share(parts, *params);
+  gather_slices(parts.communicator, *parts.slices, *params);
   return noisy.key_fingerprint();
 }
 

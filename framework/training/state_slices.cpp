@@ -22,15 +22,6 @@ std::int64_t slice_size(std::int64_t num_parameters, std::int64_t world_size) {
   return share < 64 * k_noise_block ? share : (share + k_noise_block - 1) / k_noise_block * k_noise_block;
 }
 
-void gather_slices(const Communicator& communicator, const StateSlices& slices, const at::Tensor& flat) {
-  const auto size = static_cast<std::size_t>(flat.numel());
-  if (flat.scalar_type() == at::kDouble) {
-    communicator.allgather_slices(std::span(flat.mutable_data_ptr<double>(), size), slices.sizes());
-  } else {
-    communicator.allgather_slices(std::span(flat.mutable_data_ptr<float>(), size), slices.sizes());
-  }
-}
-
 /// Collective. A tree like `params` of the ranks' parts.
 PyTree gathered_tree(const Communicator& communicator, const StateSlices& slices, const PyTree& params,
                      const at::Tensor& part) {
@@ -56,6 +47,15 @@ StateSlices::StateSlices(std::int64_t num_parameters, int rank, int world_size)
 }
 
 at::Tensor StateSlices::of(const at::Tensor& flat) const { return flat.narrow(0, begin(), size()); }
+
+void gather_slices(const Communicator& communicator, const StateSlices& slices, const at::Tensor& flat) {
+  const auto size = static_cast<std::size_t>(flat.numel());
+  if (flat.scalar_type() == at::kDouble) {
+    communicator.allgather_slices(std::span(flat.mutable_data_ptr<double>(), size), slices.sizes());
+  } else {
+    communicator.allgather_slices(std::span(flat.mutable_data_ptr<float>(), size), slices.sizes());
+  }
+}
 
 PyTree in_one_buffer(const PyTree& params) { return unflatten(params, flatten(params).clone()); }
 

@@ -30,6 +30,9 @@ class StateSlices {
   std::vector<std::int64_t> sizes_;
 };
 
+/// Collective. Brings every rank's slice of `flat`, contiguous float32 or float64 on the CPU, to every rank, in place.
+void gather_slices(const Communicator& communicator, const StateSlices& slices, const at::Tensor& flat);
+
 /// The same parameters in one flat buffer, which a sharded step updates.
 [[nodiscard]] PyTree in_one_buffer(const PyTree& params);
 

@@ -161,13 +161,14 @@ ExitCode train(const Runtime& runtime, const TrainConfig& config, const ModelFac
   RunInputs inputs;
   Shard shard;
   std::optional<PrivacyPlan> planned;
+  std::optional<optim::FunctionalOptimizer> chosen;
+  std::optional<StateSlices> slices;
   collectively(communicator, [&] {
     inputs = open_inputs(config, make_model, device ? device->device() : at::Device(at::kCPU));
     planned.emplace(make_plan(config, inputs, runtime.world_size()));
     if (device) check_device(config, *planned);
-    // What is wrong with these is said before any work.
-    static_cast<void>(
-        slices_of(config, inputs.model.params.numel(), make_optimizer(config, planned->steps()), runtime));
+    chosen.emplace(make_optimizer(config, planned->steps()));
+    slices = slices_of(config, inputs.model.params.numel(), *chosen, runtime);
     if (config.shard_state && noise_buffers(*planned, inputs.model.params.numel()) > 0) {
       throw UsageError("--shard-state cannot be used with --mechanism " + config.mechanism,
                        "its noise keeps buffers for all parameters on every rank", "leave one of the two out");
@@ -176,6 +177,7 @@ ExitCode train(const Runtime& runtime, const TrainConfig& config, const ModelFac
                         planned->reproducible() ? planned->block_size() : 1);
   });
   const PrivacyPlan& plan = *planned;
+  const optim::FunctionalOptimizer& optimizer = *chosen;
   require_same_model(communicator, inputs.model);
   if (config.dry_run) {
     collectively(communicator, [&] {
@@ -186,9 +188,7 @@ ExitCode train(const Runtime& runtime, const TrainConfig& config, const ModelFac
   const int noise_threads = at::get_num_threads();
   // The bits of matrix products depend on the number of threads.
   if (plan.reproducible()) at::set_num_threads(1);
-  const optim::FunctionalOptimizer optimizer = make_optimizer(config, plan.steps());
   const std::string setup = setup_of(config, inputs);
-  const std::optional<StateSlices> slices = slices_of(config, inputs.model.params.numel(), optimizer, runtime);
   const TrainingState initial{inputs.model.params,
                               optimizer.init(slices ? without_memory(inputs.model.params) : inputs.model.params),
                               {},
