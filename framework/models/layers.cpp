@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <functional>
+#include <numeric>
 #include <ripieno/framework/models/initialise.hpp>
 
 namespace ripieno::models {
@@ -12,9 +14,11 @@ LayerInit LayerInit::operator[](const std::string& name) const {
   return inner;
 }
 
-PyTree LayerInit::linear(std::int64_t out, std::int64_t in) const {
-  return {{"bias", initial_values(seed_, path_ + ".bias", {out}, in)},
-          {"weight", initial_values(seed_, path_ + ".weight", {out, in}, in)}};
+PyTree LayerInit::affine(const std::vector<std::int64_t>& weight_shape) const {
+  const std::int64_t fan_in =
+      std::accumulate(weight_shape.begin() + 1, weight_shape.end(), std::int64_t{1}, std::multiplies<>());
+  return {{"bias", initial_values(seed_, path_ + ".bias", {weight_shape[0]}, fan_in)},
+          {"weight", initial_values(seed_, path_ + ".weight", weight_shape, fan_in)}};
 }
 
 at::Tensor LayerInit::kernel(std::int64_t out, std::int64_t in, std::int64_t side) const {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <ripieno/framework/core/pytree.hpp>
 #include <string>
+#include <vector>
 
 namespace ripieno::models {
 
@@ -16,8 +17,9 @@ class LayerInit {
   /// Of a layer inside this one.
   [[nodiscard]] LayerInit operator[](const std::string& name) const;
 
-  /// {bias [out], weight [out, in]}
-  [[nodiscard]] PyTree linear(std::int64_t out, std::int64_t in) const;
+  /// {bias [out], weight [out, in, …]} of a layer whose outputs each see all of `in, …`
+  [[nodiscard]] PyTree affine(const std::vector<std::int64_t>& weight_shape) const;
+  [[nodiscard]] PyTree linear(std::int64_t out, std::int64_t in) const { return affine({out, in}); }
   /// [out, in, kernel, kernel], without a bias
   [[nodiscard]] at::Tensor kernel(std::int64_t out, std::int64_t in, std::int64_t side) const;
   /// [count, width] rows of unit-variance entries over the square root of the width

@@ -2,7 +2,7 @@
 
 #include <ripieno/framework/models/arguments.hpp>
 #include <ripieno/framework/models/builders.hpp>
-#include <ripieno/framework/models/initialise.hpp>
+#include <ripieno/framework/models/layers.hpp>
 
 namespace ripieno::models {
 namespace {
@@ -11,11 +11,7 @@ namespace {
 PyTree mlp_params(std::uint64_t seed, const std::vector<std::int64_t>& widths) {
   PyTree::List layers;
   for (std::size_t i = 0; i + 1 < widths.size(); ++i) {
-    const std::string path = "layers." + std::to_string(i);
-    const std::int64_t inputs = widths[i];
-    const std::int64_t outputs = widths[i + 1];
-    layers.push_back(PyTree{{"bias", initial_values(seed, path + ".bias", {outputs}, inputs)},
-                            {"weight", initial_values(seed, path + ".weight", {outputs, inputs}, inputs)}});
+    layers.push_back(LayerInit(seed)["layers." + std::to_string(i)].linear(widths[i + 1], widths[i]));
   }
   return PyTree{{"layers", PyTree(std::move(layers))}};
 }
@@ -24,7 +20,7 @@ at::Tensor mlp_logits(const PyTree& params, at::Tensor x, bool tanh) {
   const PyTree::List& layers = params["layers"].list();
   for (std::size_t i = 0; i < layers.size(); ++i) {
     if (i > 0) x = tanh ? at::tanh(x) : at::relu(x);
-    x = at::linear(x, layers[i]["weight"], layers[i]["bias"]);
+    x = linear(x, layers[i]);
   }
   return x;
 }

@@ -3,8 +3,9 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
+#include <memory>
 #include <ripieno/accounting/base/error.hpp>
-#include <ripieno/framework/models/oriented_gradients_kernel.hpp>
+#include <ripieno/framework/models/feature_kernel.hpp>
 #include <ripieno/framework/models/text.hpp>
 
 namespace ripieno {
@@ -13,14 +14,8 @@ namespace {
 // Images a thread takes at once: enough to outweigh handing them over.
 constexpr std::int64_t k_grain = 32;
 
-OrientedGradientsShape checked_shape(std::int64_t height, std::int64_t width) {
-  constexpr auto least = static_cast<std::int64_t>(OrientedGradientsShape::k_window);
-  if (height < least || width < least) {
-    throw UsageError("oriented-gradients cannot be made of images of " + std::to_string(height) + "x" +
-                         std::to_string(width) + " pixels",
-                     "they are averaged over windows of 4x4 pixels");
-  }
-  return {.height = static_cast<std::size_t>(height), .width = static_cast<std::size_t>(width)};
+std::unique_ptr<FeatureKernel> kernel_for(std::int64_t height, std::int64_t width) {
+  return make_feature_kernel("oriented-gradients", static_cast<std::size_t>(height), static_cast<std::size_t>(width));
 }
 
 void check_images(const at::Tensor& images) {
@@ -37,22 +32,23 @@ void check_images(const at::Tensor& images) {
 }  // namespace
 
 std::int64_t oriented_gradients_size(std::int64_t height, std::int64_t width) {
-  return static_cast<std::int64_t>(checked_shape(height, width).feature_size());
+  return static_cast<std::int64_t>(kernel_for(height, width)->feature_size());
 }
 
 at::Tensor oriented_gradients(const at::Tensor& images) {
   check_images(images);
-  const OrientedGradientsShape shape = checked_shape(images.size(-2), images.size(-1));
+  const std::int64_t height = images.size(-2), width = images.size(-1);
+  const std::int64_t feature_size = oriented_gradients_size(height, width);
   const at::Tensor input = images.detach().contiguous();
-  at::Tensor output = at::empty({input.size(0), static_cast<std::int64_t>(shape.feature_size())}, input.options());
+  at::Tensor output = at::empty({input.size(0), feature_size}, input.options());
   const float* pixels = input.const_data_ptr<float>();
   float* features = output.mutable_data_ptr<float>();
 
   at::parallel_for(0, input.size(0), k_grain, [&](std::int64_t begin, std::int64_t end) {
-    OrientedGradientsKernel kernel(shape);
+    const std::unique_ptr<FeatureKernel> kernel = kernel_for(height, width);
     for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
-      kernel({pixels + i * shape.image_size(), shape.image_size()},
-             {features + i * shape.feature_size(), shape.feature_size()});
+      (*kernel)({pixels + i * kernel->image_size(), kernel->image_size()},
+                {features + i * kernel->feature_size(), kernel->feature_size()});
     }
   });
   return output;

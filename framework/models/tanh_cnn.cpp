@@ -4,7 +4,7 @@
 #include <ripieno/accounting/base/error.hpp>
 #include <ripieno/framework/models/arguments.hpp>
 #include <ripieno/framework/models/builders.hpp>
-#include <ripieno/framework/models/initialise.hpp>
+#include <ripieno/framework/models/layers.hpp>
 #include <ripieno/framework/models/text.hpp>
 
 namespace ripieno::models {
@@ -36,13 +36,6 @@ std::int64_t flattened_size(const ModelSpec& spec, const ImageShape& image) {
   return k_second.filters * height * width;
 }
 
-PyTree layer_params(std::uint64_t seed, const std::string& name, const std::vector<std::int64_t>& shape) {
-  std::int64_t fan_in = 1;
-  for (std::size_t i = 1; i < shape.size(); ++i) fan_in *= shape[i];
-  return PyTree{{"bias", initial_values(seed, name + ".bias", {shape[0]}, fan_in)},
-                {"weight", initial_values(seed, name + ".weight", shape, fan_in)}};
-}
-
 at::Tensor convolve(const Convolution& layer, const PyTree& p, const at::Tensor& x) {
   const at::Tensor filtered = at::conv2d(x, p["weight"], p["bias"], {layer.stride, layer.stride},
                                          at::IntArrayRef{layer.padding, layer.padding});
@@ -55,21 +48,18 @@ Model make_tanh_cnn(const ModelSpec& spec) {
   static_cast<void>(Arguments(spec, {}));
   const ImageShape image = image_shape(spec);
   const std::int64_t flattened = flattened_size(spec, image);
-  const auto layer = [&spec](const std::string& name, const std::vector<std::int64_t>& shape) {
-    return layer_params(spec.seed, name, shape);
-  };
-
+  const LayerInit init(spec.seed);
   Model model{.name = spec.name, .params = {}, .forward = {}, .feature_map = {}};
   model.params =
-      PyTree{{"conv1", layer("conv1", {k_first.filters, image.channels, k_first.kernel, k_first.kernel})},
-             {"conv2", layer("conv2", {k_second.filters, k_first.filters, k_second.kernel, k_second.kernel})},
-             {"linear1", layer("linear1", {k_hidden, flattened})},
-             {"linear2", layer("linear2", {spec.num_classes, k_hidden})}};
+      PyTree{{"conv1", init["conv1"].affine({k_first.filters, image.channels, k_first.kernel, k_first.kernel})},
+             {"conv2", init["conv2"].affine({k_second.filters, k_first.filters, k_second.kernel, k_second.kernel})},
+             {"linear1", init["linear1"].linear(k_hidden, flattened)},
+             {"linear2", init["linear2"].linear(spec.num_classes, k_hidden)}};
   model.forward = [name = spec.name, image](const PyTree& p, const at::Tensor& x) {
     const at::Tensor images = as_examples(x, name, {image.channels, image.height, image.width});
     const at::Tensor maps = convolve(k_second, p["conv2"], convolve(k_first, p["conv1"], images));
-    const at::Tensor hidden = at::tanh(at::linear(maps.flatten(1), p["linear1"]["weight"], p["linear1"]["bias"]));
-    return at::linear(hidden, p["linear2"]["weight"], p["linear2"]["bias"]);
+    const at::Tensor hidden = at::tanh(linear(maps.flatten(1), p["linear1"]));
+    return linear(hidden, p["linear2"]);
   };
   return model;
 }
