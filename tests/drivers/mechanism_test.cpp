@@ -21,9 +21,6 @@ class MechanismTest : public TrainTest {
     changes.try_emplace("threads", "1");
     return mpiexec(ranks) + train() + "--data " + data_ + small(changes) + " --out " + out(name);
   }
-  [[nodiscard]] Json result(const std::string& name) const {
-    return Json::parse(read_file(folder_ / name / "result.json"));
-  }
   [[nodiscard]] double analysed_epsilon(const std::string& name) const {
     const Outcome analysed = run(privacy() + "analyze " + out(name) + "/ledger.jsonl --json");
     EXPECT_EQ(analysed.code, 0) << analysed.output;

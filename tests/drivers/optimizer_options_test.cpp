@@ -25,12 +25,6 @@ class OptimizerOptionsTest : public TrainTest {
   }
 
   [[nodiscard]] std::string model(const std::string& name) const { return read_file(folder_ / name / "model.h5"); }
-  [[nodiscard]] std::map<std::string, std::vector<float>> tensors(const std::string& file) const {
-    std::map<std::string, std::vector<float>> values;
-    for (const auto& [name, tensor] : io::read_tensor_file(folder_ / file).tensors)
-      values[name] = tensor.values<float>();
-    return values;
-  }
 
   std::string data_;
 };

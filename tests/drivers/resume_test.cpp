@@ -23,9 +23,6 @@ class ResumeTest : public TrainTest {
   }
 
   [[nodiscard]] ledger::Ledger book(const std::string& name) const { return ledger::read(out(name) + "/ledger.jsonl"); }
-  [[nodiscard]] Json result(const std::string& name) const {
-    return Json::parse(read_file(folder_ / name / "result.json"));
-  }
 
   std::string data_;
 };

@@ -22,15 +22,6 @@ class RunOptionsTest : public TrainTest {
   }
 
   [[nodiscard]] ledger::Ledger book(const std::string& name) const { return ledger::read(out(name) + "/ledger.jsonl"); }
-  [[nodiscard]] Json result(const std::string& name) const {
-    return Json::parse(read_file(folder_ / name / "result.json"));
-  }
-  [[nodiscard]] std::map<std::string, std::vector<float>> tensors(const std::string& file) const {
-    std::map<std::string, std::vector<float>> values;
-    for (const auto& [name, tensor] : io::read_tensor_file(folder_ / file).tensors)
-      values[name] = tensor.values<float>();
-    return values;
-  }
 
   std::string data_;
 };

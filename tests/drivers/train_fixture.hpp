@@ -93,6 +93,17 @@ class TrainTest : public ::testing::Test {
 
   [[nodiscard]] std::string out(const std::string& name) const { return (folder_ / name).string(); }
 
+  /// What a run left.
+  [[nodiscard]] Json result(const std::string& name) const {
+    return Json::parse(read_file(folder_ / name / "result.json"));
+  }
+  [[nodiscard]] std::map<std::string, std::vector<float>> tensors(const std::string& file) const {
+    std::map<std::string, std::vector<float>> values;
+    for (const auto& [name, tensor] : io::read_tensor_file(folder_ / file).tensors)
+      values[name] = tensor.values<float>();
+    return values;
+  }
+
   static std::string mpiexec(int ranks) {
     return std::string(RIPIENO_MPIEXEC " ") + RIPIENO_MPIEXEC_FLAGS + " -n " + std::to_string(ranks) + " ";
   }

@@ -3,9 +3,9 @@
 
 #include <ripieno/accounting/plot/privacy_page.hpp>
 #include <ripieno/accounting/plot/privacy_plot.hpp>
-#include <stack>
 
 #include "ledger_fixture.hpp"
+#include "markup.hpp"
 
 namespace ripieno::plot {
 namespace {
@@ -24,25 +24,6 @@ Page page_of(const Builder& builder, const std::string& name = "ledger.jsonl",
   const ledger::Analysis analysis = ledger::analyse({ledger::parse(builder.text, name)});
   const auto profile = ledger::privacy_profile(analysis.schedule, 1e-11, 20);
   return {privacy_html(analysis, deltas, profile), privacy_svg(analysis, deltas, profile)};
-}
-
-// Every element that is opened is closed, in order; `meta` and `!DOCTYPE` have no end.
-bool is_well_formed(const std::string& html) {
-  std::stack<std::string> open;
-  for (std::size_t at = html.find('<'); at != std::string::npos; at = html.find('<', at + 1)) {
-    const std::size_t end = html.find('>', at);
-    if (end == std::string::npos) return false;
-    const std::string tag = html.substr(at + 1, end - at - 1);
-    if (tag.back() == '/' || tag.starts_with("meta ") || tag.starts_with("!DOCTYPE")) continue;
-    if (tag.front() != '/') {
-      open.push(tag.substr(0, tag.find(' ')));
-    } else if (open.empty() || open.top() != tag.substr(1)) {
-      return false;
-    } else {
-      open.pop();
-    }
-  }
-  return open.empty();
 }
 
 TEST(PrivacyPage, HoldsTheVerdictTheDrawingTheSegmentsAndTheAssumptions) {

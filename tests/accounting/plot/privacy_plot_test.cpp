@@ -2,9 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <ripieno/accounting/plot/privacy_plot.hpp>
-#include <stack>
 
 #include "ledger_fixture.hpp"
+#include "markup.hpp"
 
 namespace ripieno::plot {
 namespace {
@@ -19,25 +19,6 @@ std::string drawn(const std::vector<Builder>& builders, const std::vector<double
   for (const Builder& builder : builders) ledgers.push_back(ledger::parse(builder.text, "ledger"));
   const ledger::Analysis analysis = ledger::analyse(std::move(ledgers));
   return privacy_svg(analysis, deltas, ledger::privacy_profile(analysis.schedule, 1e-11, 20));
-}
-
-/// Whether every element that is opened is closed, in order.
-bool is_well_formed(const std::string& text) {
-  std::stack<std::string> open;
-  for (std::size_t at = text.find('<'); at != std::string::npos; at = text.find('<', at + 1)) {
-    const std::size_t end = text.find('>', at);
-    if (end == std::string::npos) return false;
-    const std::string tag = text.substr(at + 1, end - at - 1);
-    if (tag.back() == '/') continue;
-    if (tag.front() != '/') {
-      open.push(tag.substr(0, tag.find(' ')));
-    } else if (open.empty() || open.top() != tag.substr(1)) {
-      return false;
-    } else {
-      open.pop();
-    }
-  }
-  return open.empty();
 }
 
 std::size_t occurrences(const std::string& text, const std::string& part) {

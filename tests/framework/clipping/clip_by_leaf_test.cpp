@@ -4,6 +4,7 @@
 
 #include <ripieno/framework/clipping/clipped_sum.hpp>
 #include <ripieno/framework/clipping/engine_choice.hpp>
+#include <ripieno/framework/core/flat.hpp>
 
 #include "support.hpp"
 
@@ -72,6 +73,20 @@ TEST(ClippedSum, WhatIsToldToBeFinalHasItsLastBits) {
         EXPECT_TRUE(at::equal(finals[leaf], sum.flat.narrow(0, 0, size)));
       }
     }
+  }
+}
+
+// Leaves of one size, where a mistaken leaf would not show in shapes.
+TEST(ClippedSum, HasEachLeafInItsPlace) {
+  at::manual_seed(3);
+  const PyTree params = mlp_params(6, 6, 6);
+  const std::vector<at::Tensor> batch{at::randn({9, 6}), at::randint(6, {9})};
+  for (const EngineKind kind : {EngineKind::bookkeeping, EngineKind::vmap, EngineKind::loop}) {
+    const auto engine = make_engine(kind);
+    const ClippedSum sum = clipped_sum(*engine, k_loss, params, batch, std::vector<std::int64_t>{0, 9},
+                                       ClippingRule(0.5), at::kFloat, [](const at::Tensor&, std::int64_t) {});
+    const std::vector<at::Tensor> leaves = make_engine(kind)->clip(k_loss, params, batch, ClippingRule(0.5)).sum;
+    EXPECT_TRUE(at::equal(sum.flat, flatten(params.with_leaves(leaves)))) << engine->name();
   }
 }
 

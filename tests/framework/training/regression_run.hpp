@@ -19,6 +19,7 @@ namespace ripieno::testing {
 struct RegressionOptions {
   std::int64_t num_examples = 200;
   std::int64_t num_features = 5;
+  std::int64_t num_outputs = 1;
   double expected_batch = 40;
   std::int64_t steps = 10;
   Reduction reduction = Reduction::fast;
@@ -35,7 +36,7 @@ inline PrivacyPlan regression_plan(const RegressionOptions& options) {
                       .delta = 1e-5,
                       .world_size = world().size(),
                       .reduction = options.reduction,
-                      .num_parameters = options.num_features + 1,
+                      .num_parameters = options.num_outputs * (options.num_features + 1),
                       .secure_seed = false,
                       .clipping = options.clipping});
 }
@@ -51,8 +52,8 @@ struct RegressionRun {
         ledger(world(), path.get(), plan, std::string(32, '0')) {
     at::manual_seed(0);
     const at::Tensor x = at::randn({options.num_examples, options.num_features});
-    shard = local_shard(std::make_shared<TensorDataset>(x, x.sum(1, true)), world().rank(), world().size(),
-                        plan.reproducible() ? plan.block_size() : 1);
+    shard = local_shard(std::make_shared<TensorDataset>(x, x.sum(1, true).repeat({1, options.num_outputs})),
+                        world().rank(), world().size(), plan.reproducible() ? plan.block_size() : 1);
   }
 
   [[nodiscard]] StepParts parts(const ReleaseOptions& release = {}) {
@@ -71,11 +72,14 @@ struct RegressionRun {
 
   /// Parameters of zero. Leaf order: bias, weight.
   [[nodiscard]] TrainingState initial(const StepParts& step_parts) const {
-    const PyTree params{{"weight", at::zeros({1, options.num_features})}, {"bias", at::zeros({1})}};
+    const PyTree params{{"weight", at::zeros({options.num_outputs, options.num_features})},
+                        {"bias", at::zeros({options.num_outputs})}};
     return {params, step_parts.optimizer.init(params), {}, adaptive_clip_state(plan, key(3))};
   }
 
-  [[nodiscard]] DataLoader loader() const { return {shard, PoissonSampler(shard, plan, key(2))}; }
+  [[nodiscard]] DataLoader loader(std::int64_t first_step = 0) const {
+    return {shard, PoissonSampler(shard, plan, key(2)), {.first_step = first_step}};
+  }
 
   const Communicator& communicator;
   RegressionOptions options;

@@ -3,70 +3,44 @@
 #include <gtest/gtest.h>
 
 #include <ripieno/accounting/base/error.hpp>
-#include <ripieno/framework/clipping/engine_choice.hpp>
 #include <ripieno/framework/core/flat.hpp>
-#include <ripieno/framework/sampling/data_loader.hpp>
-#include <ripieno/framework/sampling/dataset.hpp>
-#include <ripieno/framework/training/contract.hpp>
 #include <ripieno/framework/training/state_slices.hpp>
 #include <ripieno/framework/training/step.hpp>
 #include <vector>
 
 #include "mpi_test.hpp"
-#include "shared_path.hpp"
+#include "regression_run.hpp"
 
 namespace ripieno {
 namespace {
 
-using ripieno::testing::SharedPath;
+using ripieno::testing::RegressionRun;
 using ripieno::testing::world;
 
-constexpr std::int64_t k_examples = 120, k_features = 30, k_classes = 7;
-
-PrivacyPlan plan_of(Reduction reduction) {
-  return PrivacyPlan({.num_examples = k_examples,
-                      .dataset_id = "6f2c7a52-6f3e-4f0e-9b9b-0d3f0f3b7a11",
-                      .expected_batch = 30,
-                      .steps = 6,
-                      .noise_multiplier = 1.0,
-                      .clipping_norm = 1.0,
-                      .delta = 1e-5,
-                      .world_size = world().size(),
-                      .reduction = reduction,
-                      .num_parameters = k_classes * (k_features + 1),
-                      .secure_seed = false});
-}
+constexpr std::int64_t k_features = 30, k_outputs = 7;
 
 /// Linear regression on made-up data, in steps with or without sharding.
 class Training {
  public:
   Training(const std::string& name, const optim::FunctionalOptimizer& optimizer, Reduction reduction, bool sharded)
-      : path_(name), plan_(plan_of(reduction)), ledger_(world(), path_.get(), plan_, std::string(32, '0')) {
-    at::manual_seed(0);
-    const at::Tensor x = at::randn({k_examples, k_features});
-    shard_ = local_shard(std::make_shared<TensorDataset>(x, at::randn({k_examples, k_classes})), world().rank(),
-                         world().size(), plan_.reproducible() ? plan_.block_size() : 1);
-    const PyTree params{{"weight", at::linspace(-1, 1, k_classes * k_features).reshape({k_classes, k_features})},
-                        {"bias", at::zeros({k_classes})}};
+      : run_(name, {.num_examples = 120,
+                    .num_features = k_features,
+                    .num_outputs = k_outputs,
+                    .expected_batch = 30,
+                    .steps = 6,
+                    .reduction = reduction}) {
+    const PyTree params{{"weight", at::linspace(-1, 1, k_outputs * k_features).reshape({k_outputs, k_features})},
+                        {"bias", at::zeros({k_outputs})}};
     state.params = in_one_buffer(params);
     if (sharded) slices.emplace(params.numel(), world().rank(), world().size());
-    parts.emplace(StepParts{.communicator = world(),
-                            .plan = plan_,
-                            .ledger = ledger_,
-                            .loss =
-                                [](const PyTree& p, std::span<const at::Tensor> batch) {
-                                  return (at::linear(batch[0], p["weight"], p["bias"]) - batch[1]).square().sum(-1);
-                                },
-                            .engine = make_engine(EngineKind::automatic),
-                            .noise = gaussian_noise(plan_, ledger_, key(1)).first,
-                            .optimizer = optimizer,
-                            .slices = slices ? &*slices : nullptr});
+    parts.emplace(run_.parts());
+    parts->optimizer = optimizer;
+    parts->slices = slices ? &*slices : nullptr;
     state.optimizer = sharded ? scattered(world(), *slices, optimizer, state.params, {}) : optimizer.init(state.params);
-    state.clipping = adaptive_clip_state(plan_, key(3));
   }
 
   void train(std::int64_t steps) {
-    DataLoader loader(shard_, PoissonSampler(shard_, plan_, key(2)), {.first_step = state.step()});
+    DataLoader loader = run_.loader(state.step());
     for (std::int64_t i = 0; i < steps; ++i) train_step(*parts, state, [&] { return loader.next(); });
   }
 
@@ -83,10 +57,7 @@ class Training {
   std::optional<StepParts> parts;
 
  private:
-  SharedPath path_;
-  PrivacyPlan plan_;
-  Ledger ledger_;
-  Shard shard_;
+  RegressionRun run_;
 };
 
 std::vector<optim::FunctionalOptimizer> element_wise() {
