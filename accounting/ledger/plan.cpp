@@ -48,11 +48,6 @@ void check_adaptive(const PlanOptions& options) {
   if (options.clipping != ClippingKind::adaptive) return;
   options.adaptive.check(options.clipping_norm);
   (void)multiplier_of_gradients(options);  // refuses a count that costs more than the step may
-  if (options.reduction == Reduction::reproducible) {
-    throw UsageError("reproducible sums cannot follow adaptive clipping",
-                     "their lattice is made for one clipping norm, and this one changes every step",
-                     "use another clipping or the reduction 'fast'");
-  }
   if (options.strategy) {
     throw UsageError("correlated noise cannot follow adaptive clipping",
                      "rows take back noise of earlier ones, which was made for another norm", "use another clipping");
@@ -116,8 +111,9 @@ RoundingProblem rounding_problem(const PlanOptions& options) {
           .max_microbatch = options.max_microbatch,
           .world_size = options.world_size,
           .reduction = options.reduction,
-          .noise_multiplier = options.noise_multiplier,
-          .num_parameters = options.num_parameters};
+          .noise_multiplier = multiplier_of_gradients(options),
+          .num_parameters = options.num_parameters,
+          .norm_changes = options.clipping == ClippingKind::adaptive};
 }
 
 /// A share of delta that is not felt, whatever the epsilon that it is multiplied with.
@@ -193,6 +189,11 @@ double PrivacyPlan::gradient_noise_multiplier() const { return multiplier_of_gra
 
 double PrivacyPlan::noise_stddev(double clipping_norm) const {
   return gradient_noise_multiplier() * clipping_norm * (1 + rho_);
+}
+
+double PrivacyPlan::lattice_step(double clipping_norm) const {
+  if (!reproducible()) return 0;
+  return adaptive() ? ripieno::lattice_step(gradient_noise_multiplier(), clipping_norm) : layout_.lattice_step;
 }
 
 double PrivacyPlan::rounding_tail(std::int64_t records) const noexcept {
@@ -307,6 +308,10 @@ PrivacyPlan PrivacyPlan::from_json(const Json& json, const std::string& where) {
                     layout.max_draw <= options.num_examples && layout.lattice_step >= 0 &&
                     (layout.lattice_step > 0) == (options.reduction == Reduction::reproducible);
   if (!sane) throw DataError(where + ": the layout of sums is impossible");
+  if (options.reduction == Reduction::reproducible && options.clipping == ClippingKind::adaptive) {
+    const double step = ripieno::lattice_step(multiplier_of_gradients(options), least_norm(options));
+    refuse_other<double>(rounding, "lattice_step", step, where);
+  }
   const auto rho = json_value<double>(rounding, "rho", where);
   const auto tail = json_value<double>(rounding, "tail", where);
   const RoundingProblem problem = rounding_problem(options);

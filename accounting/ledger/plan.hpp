@@ -85,8 +85,9 @@ class PrivacyPlan {
   [[nodiscard]] std::int64_t max_draw() const noexcept { return layout_.max_draw; }
   /// Whether sums travel and are released in float64.
   [[nodiscard]] bool wide_wire() const noexcept { return layout_.wide_wire; }
-  /// Sums of a reproducible plan are whole multiples of this power of two; 0 in a fast one.
-  [[nodiscard]] double lattice_step() const noexcept { return layout_.lattice_step; }
+  /// Sums of a reproducible plan are whole multiples of this power of two; 0 in a fast one. It depends on the step's
+  /// clipping norm where clipping is adaptive.
+  [[nodiscard]] double lattice_step(double clipping_norm) const;
   /// Probability, over all records together, that `rho` does not hold. Adds (1 + e^epsilon) of itself to delta.
   [[nodiscard]] double rounding_tail() const noexcept { return rounding_tail_; }
   /// The share of `rounding_tail` of `records` step records.

@@ -11,9 +11,10 @@ namespace {
 
 constexpr double k_unit_single = 0x1p-24;
 constexpr double k_unit_double = 0x1p-53;
-constexpr double k_underflow_norm = 0x1p-129;          // 2^-150 in each of 2^42 coordinates
-constexpr double k_evaluation_slack = 1 + 1e-12;       // the formulas themselves are evaluated in double
-constexpr double k_largest_unit_sum = 0x1p50;          // in lattice steps: rounding to them stays exact and fast
+constexpr double k_underflow_norm = 0x1p-129;     // 2^-150 in each of 2^42 coordinates
+constexpr double k_evaluation_slack = 1 + 1e-12;  // the formulas themselves are evaluated in double
+constexpr double k_largest_unit_sum = 0x1p50;     // in lattice steps: rounding to them stays exact and fast
+constexpr int k_lattice_bits = 22;
 constexpr std::int64_t k_comfortable_microbatch = 32;  // below it, engines lose more than a wide wire costs
 
 double gamma(std::int64_t terms, double unit) {
@@ -88,15 +89,23 @@ SumLayout layout_for(const RoundingProblem& problem, std::int64_t microbatch, bo
   return layout;
 }
 
+/// What lattice_step / norm is at most; at least it is half of that.
+double largest_step_over_norm(const RoundingProblem& problem) {
+  return std::ldexp(problem.noise_multiplier > 0 ? problem.noise_multiplier : 1, -k_lattice_bits);
+}
+
 double lattice_rho(const RoundingProblem& problem, const SumLayout& layout) {
   const double inside = gamma(layout.microbatch, k_unit_single) * static_cast<double>(layout.microbatch);
-  const double rounding =
-      layout.lattice_step * std::sqrt(static_cast<double>(problem.num_parameters)) / problem.clipping_norm;
+  const double step_over_norm =
+      problem.norm_changes ? largest_step_over_norm(problem) : layout.lattice_step / problem.clipping_norm;
+  const double rounding = step_over_norm * std::sqrt(static_cast<double>(problem.num_parameters));
   return (2 * inside + rounding) * k_evaluation_slack;
 }
 
 void check_lattice(const RoundingProblem& problem, const SumLayout& layout) {
-  const double largest = 2 * static_cast<double>(layout.max_draw) * problem.clipping_norm / layout.lattice_step;
+  const double norm_over_step =
+      problem.norm_changes ? 2 / largest_step_over_norm(problem) : problem.clipping_norm / layout.lattice_step;
+  const double largest = 2 * static_cast<double>(layout.max_draw) * norm_over_step;
   if (largest <= k_largest_unit_sum) return;
   throw UsageError("a reproducible sum of " + std::to_string(layout.max_draw) + " examples may overflow",
                    "noise multiplier " + format_double(problem.noise_multiplier) + " makes its steps too small",
@@ -119,9 +128,8 @@ std::vector<std::string> explain(const RoundingProblem& problem, const SumLayout
 }  // namespace
 
 double lattice_step(double noise_multiplier, double clipping_norm) {
-  constexpr int k_bits = 22;
   const double scale = noise_multiplier > 0 ? noise_multiplier * clipping_norm : clipping_norm;
-  return std::ldexp(1.0, std::ilogb(scale) - k_bits);
+  return std::ldexp(1.0, std::ilogb(scale) - k_lattice_bits);
 }
 
 double rounding_rho(const RoundingProblem& problem, const SumLayout& layout) {

@@ -42,6 +42,8 @@ namespace ripieno {
 // Only the microbatch of r is rounded differently in the two runs, by at most L/2 in each of P coordinates in each of
 // them: rho = 2 gamma_m(u) m + L sqrt(P) / C. The noise is whole multiples of L too: rounding the sum of an integer and
 // a Gaussian is rounding the Gaussian, so the release is the rounded output of a Gaussian mechanism.
+// Where the clipping norm changes from step to step, so does L, which is a function of the norm alone: a norm is public
+// before its step begins, being made from noisy counts. rho then takes the largest L / C of any norm.
 
 /// How the ranks' sums become one.
 enum class Reduction {
@@ -55,14 +57,15 @@ struct RoundingProblem {
   double sample_rate = 0;  ///< chance of each id to be drawn at a step; 1 draws everything
   /// Samplers that take every p-th id draw from up to this many more ids of a block than the rate stands for.
   std::int64_t uneven_ids = 0;
-  std::int64_t steps = 0;  ///< that the tail is summed over
-  double clipping_norm = 0;
+  std::int64_t steps = 0;    ///< that the tail is summed over
+  double clipping_norm = 0;  ///< the smallest, where it changes from step to step
   std::int64_t max_microbatch = 0;
   int world_size = 1;
   Reduction reduction = Reduction::fast;
   // For reproducible sums only:
   double noise_multiplier = 0;
   std::int64_t num_parameters = 0;
+  bool norm_changes = false;  ///< and the step of the lattice with it
 };
 
 /// How sums are formed.
@@ -71,7 +74,7 @@ struct SumLayout {
   std::int64_t block_size = 0;  ///< microbatches are cut inside blocks of this many consecutive ids
   std::int64_t max_draw = 0;    ///< examples in one step's draw, but for `tail`
   bool wide_wire = false;       ///< sums travel and are released in float64
-  double lattice_step = 0;      ///< sums are whole multiples of it; 0: they are floating point
+  double lattice_step = 0;      ///< sums are whole multiples of it, at the least norm; 0: they are floating point
 
   friend bool operator==(const SumLayout&, const SumLayout&) = default;
 };
@@ -84,7 +87,7 @@ inline constexpr double k_max_rho = 0.01;
 [[nodiscard]] double rounding_tail(const RoundingProblem& problem, const SumLayout& layout);
 
 /// The step of a reproducible sum's lattice: the power of two in (2^-23, 2^-22] of the standard deviation that exact
-/// sums would need, or of the clipping norm where there is no noise.
+/// sums would need, or of the clipping norm where there is no noise. The same double on every machine.
 [[nodiscard]] double lattice_step(double noise_multiplier, double clipping_norm);
 
 struct ChosenLayout {

@@ -104,20 +104,20 @@ void add_counts(const ClippedSum& part, ClippedSum& sum) {
 }  // namespace
 
 ClippedSum lattice_sum(ClippingEngine& engine, const LossFn& loss, const PrivacyPlan& plan, const PyTree& params,
-                       const Batch& batch, const OnFinal& on_final) {
+                       const Batch& batch, double clipping_norm, const OnFinal& on_final) {
+  const double step = plan.lattice_step(clipping_norm);
   ClippedSum sum;
   sum.flat = at::zeros({params.numel()}, at::kLong);
   const std::vector<std::int64_t> cuts = plan.microbatch_cuts(batch.ids);
   for (std::size_t k = 0; k + 1 < cuts.size(); ++k) {
     std::int64_t added = 0;
     const auto add_final = [&](const at::Tensor& part, std::int64_t size) {
-      add_rounded(sum.flat, part, added, size, plan.lattice_step());
+      add_rounded(sum.flat, part, added, size, step);
       added = size;
       if (k + 2 == cuts.size()) on_final(sum.flat, size);
     };
-    add_counts(
-        clipped_sum(engine, loss, plan, params, sliced(batch, cuts[k], cuts[k + 1]), plan.clipping_norm(), add_final),
-        sum);
+    add_counts(clipped_sum(engine, loss, plan, params, sliced(batch, cuts[k], cuts[k + 1]), clipping_norm, add_final),
+               sum);
   }
   if (batch.ids.empty()) on_final(sum.flat, sum.flat.numel());
   return sum;

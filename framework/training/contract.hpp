@@ -30,12 +30,12 @@ namespace ripieno {
     ClippingEngine& engine, const LossFn& loss, const PrivacyPlan& plan, const PyTree& params, const Batch& batch,
     double clipping_norm, const OnFinal& on_final = [](const at::Tensor&, std::int64_t) {});
 
-/// The same for a reproducible plan: `flat` is int64, in whole multiples of plan.lattice_step(). Each microbatch is
-/// computed from tensors of its own and rounded to the lattice, so that its part is the same on any number of ranks;
-/// the bits hold for any number of threads where ATen runs on one (at::set_num_threads(1)).
+/// The same for a reproducible plan: `flat` is int64, in whole multiples of plan.lattice_step(clipping_norm). Each
+/// microbatch is computed from tensors of its own and rounded to the lattice, so that its part is the same on any
+/// number of ranks; the bits hold for any number of threads where ATen runs on one (at::set_num_threads(1)).
 [[nodiscard]] ClippedSum lattice_sum(
     ClippingEngine& engine, const LossFn& loss, const PrivacyPlan& plan, const PyTree& params, const Batch& batch,
-    const OnFinal& on_final = [](const at::Tensor&, std::int64_t) {});
+    double clipping_norm, const OnFinal& on_final = [](const at::Tensor&, std::int64_t) {});
 
 /// dtype of the sum that travels in a step of these parameters: int64 for a reproducible plan, else that of
 /// `clipped_sum`.

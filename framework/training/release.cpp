@@ -78,7 +78,7 @@ bool GradientRelease::makes_noise() const { return parts_.release.noise_made_by(
 std::optional<PreparedNoise> GradientRelease::prepared_noise() const {
   const at::ScalarType dtype = wire_dtype(parts_.plan, params_);
   if (dtype == at::kLong) {
-    return parts_.noise.prepare_on_lattice(params_.numel(), parts_.plan.lattice_step(), max_norm_, step_);
+    return parts_.noise.prepare_on_lattice(params_.numel(), parts_.plan.lattice_step(max_norm_), max_norm_, step_);
   }
   return parts_.noise.prepare(params_.numel(), dtype, max_norm_, step_);
 }
@@ -87,7 +87,7 @@ void GradientRelease::add_noise(const at::Tensor& flat) {
   if (noise_) {
     std::move(*noise_).add_to_(flat);
   } else if (flat.scalar_type() == at::kLong) {
-    parts_.noise.apply_on_lattice_(flat, parts_.plan.lattice_step(), max_norm_, step_);
+    parts_.noise.apply_on_lattice_(flat, parts_.plan.lattice_step(max_norm_), max_norm_, step_);
   } else {
     parts_.noise.apply_(flat, max_norm_, step_);
   }
@@ -96,7 +96,7 @@ void GradientRelease::add_noise(const at::Tensor& flat) {
 PyTree GradientRelease::released_tree(const at::Tensor& flat) const {
   if (flat.scalar_type() != at::kLong) return unflatten(params_, flat);
   const at::ScalarType dtype = params_.num_leaves() > 0 ? params_.leaves().front().scalar_type() : at::kFloat;
-  return unflatten(params_, flat.to(at::kDouble).mul_(parts_.plan.lattice_step()).to(dtype));
+  return unflatten(params_, flat.to(at::kDouble).mul_(parts_.plan.lattice_step(max_norm_)).to(dtype));
 }
 
 }  // namespace ripieno

@@ -144,7 +144,8 @@ void log_start(const Runtime& runtime, const PrivacyPlan& plan, const Model& mod
             " clipping norm " + format_double(plan.clipping_norm()) + ", rho " + format_double(plan.rho()) +
             ", microbatches of at most " + std::to_string(plan.microbatch()));
   if (plan.reproducible()) {
-    log::info("sums are whole multiples of " + format_double(plan.lattice_step()) +
+    log::info("sums are whole multiples of " + format_double(plan.lattice_step(plan.clipping_norm())) +
+              (plan.adaptive() ? " at first, later as the clipping norm says" : "") +
               ", the same bits on any number of ranks and threads");
   }
   for (const std::string& note : plan.notes()) log::info(note);

@@ -20,7 +20,7 @@ Noised<PyTree> noised_slice(const StepParts& parts, at::Tensor slice, at::Scalar
                             std::int64_t step) {
   const std::int64_t begin = parts.slices->begin();
   if (slice.scalar_type() == at::kLong) {
-    const double unit = parts.plan.lattice_step();
+    const double unit = parts.plan.lattice_step(max_norm);
     parts.noise.apply_on_lattice_(slice, unit, max_norm, step, begin);
     slice = slice.to(at::kDouble).mul_(unit).to(dtype);
   } else {

@@ -21,10 +21,10 @@ LocalSum clip_batch(StepParts& parts, const TrainingState& state, const std::fun
   try {
     const Batch batch = parts.device != nullptr ? parts.device->moved(next_batch()) : next_batch();
     const PyTree params = parts.device != nullptr ? parts.device->mirror(state.params) : state.params;
+    const double norm = clipping_norm(parts.plan, state);
     local.clipped = parts.plan.reproducible()
-                        ? lattice_sum(*parts.engine, parts.loss, parts.plan, params, batch, on_final)
-                        : clipped_sum(*parts.engine, parts.loss, parts.plan, params, batch,
-                                      clipping_norm(parts.plan, state), on_final);
+                        ? lattice_sum(*parts.engine, parts.loss, parts.plan, params, batch, norm, on_final)
+                        : clipped_sum(*parts.engine, parts.loss, parts.plan, params, batch, norm, on_final);
   } catch (...) {
     local.failure = std::current_exception();
   }

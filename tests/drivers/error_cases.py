@@ -204,7 +204,6 @@ TRAINING = cases(
     ("{train} --clipping adaptive --adaptive-min 5 --adaptive-max 1", "it must exceed clipping_norm_min"),
     ("{train} --clipping adaptive --adaptive-min 2", "clipping norm is 1"),
     ("{train} --clipping adaptive --adaptive-noise 0.001", "costs more than"),
-    ("{train} --clipping adaptive --reduction reproducible", "cannot follow adaptive clipping"),
 ) + cases(
     DATA,
     ("ripieno-train --data none {plan} {noise}", "none"),

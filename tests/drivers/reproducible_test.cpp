@@ -45,16 +45,20 @@ TEST_F(ReproducibleTest, Invariant_P11_TheModelIsTheSameBytesForAnyNumberOfRanks
   EXPECT_TRUE(model_bytes(out("rank0")) == reference);
 }
 
-TEST_F(ReproducibleTest, Invariant_P11_SoItIsWhereLayersAreClippedApartOrScaledWithoutLimit) {
-  for (const std::string clipping : {"per-layer", "automatic"}) {
-    std::string reference;
+TEST_F(ReproducibleTest, Invariant_P11_SoItIsForEveryOtherKindOfClipping) {
+  for (const std::string clipping : {"adaptive", "per-layer", "automatic"}) {
+    std::string reference, ledger;
     for (const auto& [ranks, threads] : {std::pair{1, 1}, std::pair{2, 2}, std::pair{3, 1}}) {
       const std::string name = clipping + std::to_string(ranks);
       const Outcome trained = train_on(ranks, threads, name, {{"clipping", clipping}, {"steps", "15"}});
       ASSERT_EQ(trained.code, 0) << trained.output;
       const std::string model = model_bytes(out(name));
-      if (reference.empty()) reference = model;
+      if (reference.empty()) {
+        reference = model;
+        ledger = read_file(out(name) + "/ledger.jsonl");
+      }
       EXPECT_TRUE(model == reference) << clipping << ", " << ranks << " ranks";
+      EXPECT_EQ(read_file(out(name) + "/ledger.jsonl"), ledger) << clipping << ", " << ranks << " ranks";
     }
   }
 }

@@ -66,11 +66,44 @@ TEST(ClippingPlan, ACountThatTheStepCannotPayForIsRefused) {
   EXPECT_NO_THROW(PrivacyPlan{options});
 }
 
-TEST(ClippingPlan, ReproducibleSumsCannotFollowAdaptiveClipping) {
+PlanOptions reproducible_adaptive_options() {
   PlanOptions options = adaptive_options();
   options.reduction = Reduction::reproducible;
-  options.num_parameters = 1000;
-  EXPECT_THAT([&] { PrivacyPlan{options}; }, ThrowsMessage<UsageError>(HasSubstr("adaptive clipping")));
+  options.num_parameters = 10'000;
+  return options;
+}
+
+TEST(ClippingPlan, Invariant_P5_RhoHoldsOnTheLatticeOfEveryNorm) {
+  for (const double noise_multiplier : {0.0, 0.7, 1.1, 20.0}) {
+    PlanOptions options = reproducible_adaptive_options();
+    options.noise_multiplier = noise_multiplier;
+    const PrivacyPlan plan(options);
+    const auto microbatch = static_cast<double>(plan.microbatch());
+    for (double norm = options.adaptive.clipping_norm_min; norm <= options.adaptive.clipping_norm_max; norm *= 1.07) {
+      const double step = plan.lattice_step(norm);
+      EXPECT_EQ(std::exp2(std::round(std::log2(step))), step);
+      EXPECT_GE(plan.rho() * norm, 2 * microbatch * microbatch * 0x1p-24 * norm + step * 100) << norm;
+      EXPECT_LE(2 * static_cast<double>(plan.max_draw()) * norm / step, 0x1p50);
+      if (noise_multiplier == 0) continue;
+      EXPECT_LE(step, plan.noise_stddev(norm) * 0x1p-22);
+      EXPECT_GE(step, plan.noise_stddev(norm) * 0x1p-24);
+    }
+    EXPECT_LE(plan.rho(), 0.01);
+  }
+}
+
+TEST(ClippingPlan, AReproducibleAdaptivePlanReadsBackAndItsLatticeIsChecked) {
+  const PrivacyPlan plan(reproducible_adaptive_options());
+  EXPECT_EQ(PrivacyPlan::from_json(Json::parse(plan.to_json().dump())), plan);
+  EXPECT_NE(plan, PrivacyPlan(adaptive_options()));
+  for (const double factor : {0.5, 2.0}) {
+    Json json = plan.to_json();
+    json["rounding"]["lattice_step"] = factor * plan.lattice_step(AdaptivePlan{}.clipping_norm_min);
+    EXPECT_THROW((void)PrivacyPlan::from_json(json), DataError);
+  }
+  Json json = plan.to_json();
+  json["rounding"]["rho"] = 0.9 * plan.rho();
+  EXPECT_THROW((void)PrivacyPlan::from_json(json), DataError);
 }
 
 TEST(ClippingPlan, CalibrationGivesTheMultiplierOfTheWholeStep) {

@@ -77,10 +77,10 @@ TEST(PrivacyPlan, AReproduciblePlanReadsBackFromJsonAndItsRhoIsChecked) {
   const PrivacyPlan back = PrivacyPlan::from_json(Json::parse(plan.to_json().dump()));
   EXPECT_EQ(back, plan);
   EXPECT_TRUE(back.reproducible());
-  EXPECT_EQ(back.lattice_step(), plan.lattice_step());
+  EXPECT_EQ(back.lattice_step(back.clipping_norm()), plan.lattice_step(plan.clipping_norm()));
   EXPECT_EQ(back.to_json().dump(), plan.to_json().dump());
   Json json = plan.to_json();
-  json["rounding"]["lattice_step"] = 2 * plan.lattice_step();  // rounds more than rho says
+  json["rounding"]["lattice_step"] = 2 * plan.lattice_step(plan.clipping_norm());  // rounds more than rho says
   EXPECT_THROW((void)PrivacyPlan::from_json(json), DataError);
   json = plan.to_json();
   json["rounding"].erase("lattice_step");
@@ -102,9 +102,10 @@ TEST(PrivacyPlan, AReproduciblePlanCutsTheIdsIntoBlocksAndItsStepSuitsTheNoise) 
     options.expected_batch = 2000;
     EXPECT_LE(PrivacyPlan(options).block_size() * 64, plan.num_examples());
     options.expected_batch = mnist_options().expected_batch;
-    EXPECT_EQ(std::exp2(std::round(std::log2(plan.lattice_step()))), plan.lattice_step());
-    EXPECT_GE(plan.lattice_step(), plan.noise_stddev() * 0x1p-24);
-    EXPECT_LE(plan.lattice_step(), plan.noise_stddev() * 0x1p-20);
+    EXPECT_EQ(std::exp2(std::round(std::log2(plan.lattice_step(plan.clipping_norm())))),
+              plan.lattice_step(plan.clipping_norm()));
+    EXPECT_GE(plan.lattice_step(plan.clipping_norm()), plan.noise_stddev() * 0x1p-24);
+    EXPECT_LE(plan.lattice_step(plan.clipping_norm()), plan.noise_stddev() * 0x1p-20);
   }
   options.num_parameters = 0;
   EXPECT_THROW(PrivacyPlan{options}, UsageError);

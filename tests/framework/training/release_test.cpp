@@ -119,7 +119,8 @@ Trained in_one_piece(const RegressionOptions& options) { return train("one", opt
 
 const std::vector<RegressionOptions>& kinds_of_run() {
   static const std::vector<RegressionOptions> kinds{large(Reduction::fast), large(Reduction::reproducible),
-                                                    large(Reduction::fast, ClippingKind::adaptive)};
+                                                    large(Reduction::fast, ClippingKind::adaptive),
+                                                    large(Reduction::reproducible, ClippingKind::adaptive)};
   return kinds;
 }
 
@@ -285,8 +286,8 @@ TEST(Reproducible, SumsOfAnyNumberOfRanksAreTheSameIntegers) {
   const Shard everything{run.shard.dataset, {0, run.options.num_examples}};
   DataLoader all(everything, PoissonSampler(everything, run.plan, key(2)));
   for (int step = 0; step < 3; ++step) {
-    ClippedSum local = lattice_sum(*parts.engine, parts.loss, run.plan, params, mine.next());
-    const ClippedSum whole = lattice_sum(*parts.engine, parts.loss, run.plan, params, all.next());
+    ClippedSum local = lattice_sum(*parts.engine, parts.loss, run.plan, params, mine.next(), 1.0);
+    const ClippedSum whole = lattice_sum(*parts.engine, parts.loss, run.plan, params, all.next(), 1.0);
     EXPECT_EQ(whole.flat.scalar_type(), at::kLong);
     world().allreduce_sum_unchecked(
         std::span(local.flat.mutable_data_ptr<std::int64_t>(), static_cast<std::size_t>(k_parameters)));
@@ -301,11 +302,11 @@ TEST(Reproducible, TheLatticeSumIsTheFloatingPointOneToWithinItsRounding) {
   const PyTree params{{"weight", at::full({1, k_features}, 0.1)}, {"bias", at::zeros({1})}};
   DataLoader loader = run.loader();
   const Batch batch = loader.next();
-  const ClippedSum rounded = lattice_sum(*parts.engine, parts.loss, run.plan, params, batch);
+  const ClippedSum rounded = lattice_sum(*parts.engine, parts.loss, run.plan, params, batch, 1.0);
   const ClippedSum floating = clipped_sum(*parts.engine, parts.loss, run.plan, params, batch, run.plan.clipping_norm());
-  const at::Tensor error = rounded.flat.to(at::kDouble) * run.plan.lattice_step() - floating.flat.to(at::kDouble);
+  const at::Tensor error = rounded.flat.to(at::kDouble) * run.plan.lattice_step(1.0) - floating.flat.to(at::kDouble);
   const double cuts = static_cast<double>(run.plan.microbatch_cuts(batch.ids).size());
-  EXPECT_LE(error.abs().max().item<double>(), cuts * run.plan.lattice_step() / 2 + 1e-5);
+  EXPECT_LE(error.abs().max().item<double>(), cuts * run.plan.lattice_step(1.0) / 2 + 1e-5);
   EXPECT_EQ(rounded.num_clipped, floating.num_clipped);
   EXPECT_EQ(rounded.batch_size, floating.batch_size);
 }
