@@ -115,10 +115,20 @@ MFGaussianNoise::MFGaussianNoise(MFGaussianNoiseOptions options, std::int64_t nu
   if (num_parameters < 0) throw UsageError("noise for " + std::to_string(num_parameters) + " parameters");
 }
 
-MFNoiseState MFGaussianNoise::init(std::int64_t begin) const {
+MFGaussianNoise MFGaussianNoise::for_part(std::int64_t num_parameters) const {
+  if (num_parameters < 0 || num_parameters > num_parameters_) {
+    throw UsageError("noise for " + std::to_string(num_parameters) + " parameters",
+                     "there are " + std::to_string(num_parameters_), "take a part of these");
+  }
+  MFGaussianNoise part = *this;
+  part.num_parameters_ = num_parameters;
+  return part;
+}
+
+MFNoiseState MFGaussianNoise::init(std::int64_t begin, at::Device device) const {
   return {.key_fingerprint = key_fingerprint(),
           .begin = begin,
-          .buffers = at::zeros({num_buffers(), num_parameters_}, at::kFloat)};
+          .buffers = at::zeros({num_buffers(), num_parameters_}, at::TensorOptions(at::kFloat).device(device))};
 }
 
 std::pair<Noised<PyTree>, MFNoiseState> MFGaussianNoise::operator()(const Clipped<PyTree>& clipped,

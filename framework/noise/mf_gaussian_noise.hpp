@@ -62,8 +62,12 @@ class MFGaussianNoise {
   /// missing or makes no sense.
   MFGaussianNoise(MFGaussianNoiseOptions options, std::int64_t num_parameters);
 
-  /// The state of step 0, for parameters [begin, begin + num_parameters).
-  [[nodiscard]] MFNoiseState init(std::int64_t begin = 0) const;
+  /// The same noise, of which this rank makes that for `num_parameters` parameters only. What is kept of earlier rows
+  /// is decided by all parameters together, so that a state can be cut up for any number of ranks.
+  [[nodiscard]] MFGaussianNoise for_part(std::int64_t num_parameters) const;
+
+  /// The state of step 0, for parameters [begin, begin + num_parameters). On the meta device it has shapes alone.
+  [[nodiscard]] MFNoiseState init(std::int64_t begin = 0, at::Device device = at::kCPU) const;
 
   /// The noised tree and the state of the next step. UsageError as GaussianNoise's; for bounds that are not those of
   /// the first step, a step beyond the last, or a state of other buffers. Not collective.

@@ -8,6 +8,7 @@
 #include <ripieno/framework/clipping/coefficients.hpp>
 #include <ripieno/framework/core/flat.hpp>
 #include <ripieno/framework/training/contract.hpp>
+#include <ripieno/framework/training/state_slices.hpp>
 
 namespace ripieno {
 
@@ -176,19 +177,17 @@ std::optional<MFGaussianNoise> mf_gaussian_noise(const PrivacyPlan& plan, const 
   return MFGaussianNoise(std::move(options), num_parameters);
 }
 
-std::optional<MFNoiseState> correlated_noise_state(const PrivacyPlan& plan, std::int64_t num_parameters) {
+std::optional<MFNoiseState> correlated_noise_state(const PrivacyPlan& plan, std::int64_t num_parameters,
+                                                   at::Device device) {
   if (!plan.options().strategy) return std::nullopt;
-  return MFGaussianNoise(mf_options(plan, Key{}), num_parameters).init();
+  return MFGaussianNoise(mf_options(plan, Key{}), num_parameters).init(0, device);
 }
 
-std::int64_t noise_buffers(const PrivacyPlan& plan, std::int64_t num_parameters) {
-  return plan.options().strategy ? MFGaussianNoise(mf_options(plan, Key{}), num_parameters).num_buffers() : 0;
-}
-
-StepNoise step_noise(const PrivacyPlan& plan, const Ledger& ledger, const Key& key, TrainingState& state, int threads) {
-  std::optional<MFGaussianNoise> correlated = mf_gaussian_noise(plan, ledger, key, state.params.numel(), threads);
-  if (correlated) return {std::move(*correlated), state.correlated.value()};
-  return gaussian_noise(plan, ledger, key, threads).first;
+StepNoise step_noise(const PrivacyPlan& plan, const Ledger& ledger, const Key& key, TrainingState& state, int threads,
+                     const StateSlices* slices) {
+  const std::optional<MFGaussianNoise> whole = mf_gaussian_noise(plan, ledger, key, state.params.numel(), threads);
+  if (!whole) return gaussian_noise(plan, ledger, key, threads).first;
+  return {slices != nullptr ? whole->for_part(slices->size()) : *whole, state.correlated.value()};
 }
 
 }  // namespace ripieno

@@ -86,14 +86,14 @@ requires std::is_invocable_r_v<at::Tensor, const Loss&, const PyTree&, const at:
                                                                const Key& key, std::int64_t num_parameters,
                                                                int threads = 0);
 
-/// Where correlated noise under the plan stands before step 0; none where its noise is independent.
-[[nodiscard]] std::optional<MFNoiseState> correlated_noise_state(const PrivacyPlan& plan, std::int64_t num_parameters);
+/// Where correlated noise under the plan stands before step 0; none where its noise is independent. On the meta device
+/// its buffers have shapes alone.
+[[nodiscard]] std::optional<MFNoiseState> correlated_noise_state(const PrivacyPlan& plan, std::int64_t num_parameters,
+                                                                 at::Device device = at::kCPU);
 
-/// How many buffers of that size correlated noise under the plan keeps.
-[[nodiscard]] std::int64_t noise_buffers(const PrivacyPlan& plan, std::int64_t num_parameters);
-
-/// The noise of a run's steps. `state` holds what correlated noise keeps, and must then outlive the result.
+/// The noise of a run's steps. `state` holds what correlated noise keeps, and must then outlive the result; where state
+/// is sharded, for the parameters of this rank's slice.
 [[nodiscard]] StepNoise step_noise(const PrivacyPlan& plan, const Ledger& ledger, const Key& key, TrainingState& state,
-                                   int threads);
+                                   int threads, const StateSlices* slices = nullptr);
 
 }  // namespace ripieno

@@ -72,6 +72,11 @@ double measured_microbatch_s(const PrivacyPlan& plan, const RunInputs& inputs, c
   return best_s;
 }
 
+/// A rank's part of arrays of the state.
+std::int64_t kept_bytes(const TrainConfig& config, const PrivacyPlan& plan, std::int64_t bytes) {
+  return config.shard_state ? bytes / plan.world_size() : bytes;
+}
+
 /// Bytes in the arrays of the optimizer's state that a rank keeps.
 std::int64_t optimizer_bytes(const TrainConfig& config, const PrivacyPlan& plan, const PyTree& params) {
   const PyTree shapes = params.map([](const at::Tensor& leaf) { return leaf.detach().to(at::kMeta); });
@@ -79,7 +84,13 @@ std::int64_t optimizer_bytes(const TrainConfig& config, const PrivacyPlan& plan,
   for (const auto& [name, tree] : make_optimizer(config, plan.steps()).init(shapes).slots) {
     for (const at::Tensor& leaf : tree.leaves()) bytes += static_cast<std::int64_t>(leaf.nbytes());
   }
-  return config.shard_state ? bytes / plan.world_size() : bytes;
+  return kept_bytes(config, plan, bytes);
+}
+
+/// Bytes of the buffers of correlated noise that a rank keeps.
+std::int64_t noise_bytes(const TrainConfig& config, const PrivacyPlan& plan, const PyTree& params) {
+  const std::optional<MFNoiseState> noise = correlated_noise_state(plan, params.numel(), at::kMeta);
+  return noise ? kept_bytes(config, plan, static_cast<std::int64_t>(noise->buffers.nbytes())) : 0;
 }
 
 void print_use(const TrainConfig& config, const PrivacyPlan& plan, const RunInputs& inputs, EngineKind engine) {
@@ -97,8 +108,9 @@ void print_use(const TrainConfig& config, const PrivacyPlan& plan, const RunInpu
   std::printf("  sends    %ld bytes in one sum of %ld parameters, and %ld of status\n", static_cast<long>(wire_bytes),
               static_cast<long>(parameters), static_cast<long>(k_status_bytes));
   std::printf("  records  at most %ld bytes in the ledger, on rank 0\n", static_cast<long>(k_record_bytes));
-  std::printf("  keeps    %ld bytes of arrays of the optimizer %s\n",
-              static_cast<long>(optimizer_bytes(config, plan, inputs.model.params)), config.optimizer.c_str());
+  std::printf("  keeps    %ld bytes of arrays of the optimizer %s, %ld of the noise\n",
+              static_cast<long>(optimizer_bytes(config, plan, inputs.model.params)), config.optimizer.c_str(),
+              static_cast<long>(noise_bytes(config, plan, inputs.model.params)));
   std::printf("  memory   %.0f MiB at the peak of a made-up microbatch of %zu examples\n",
               static_cast<double>(peak_resident_bytes()) / k_bytes_in_mib, batch.ids.size());
   std::printf("  clips    for %.3g s on this machine; %ld steps take %.3g h of it\n", step_s,

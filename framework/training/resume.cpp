@@ -200,7 +200,7 @@ Start choose_start(const TrainConfig& config, const PrivacyPlan& plan, const Tra
   return resumes ? go_on(config, plan, initial, setup) : start_afresh(config, plan, initial);
 }
 
-/// Collective. What correlated noise keeps, from rank 0.
+/// Collective. What correlated noise keeps beside its buffers, from rank 0.
 void broadcast_noise(const Communicator& communicator, MFNoiseState& noise, std::int64_t step) {
   std::array<std::int64_t, 2> sizes{std::ssize(noise.bounds), std::ssize(noise.earlier)};
   communicator.broadcast(std::as_writable_bytes(std::span(sizes)), 0);
@@ -212,7 +212,6 @@ void broadcast_noise(const Communicator& communicator, MFNoiseState& noise, std:
     communicator.broadcast(std::as_writable_bytes(std::span(&rows.end, 1)), 0);
     communicator.broadcast(std::as_writable_bytes(std::span(rows.key.words)), 0);
   }
-  communicator.broadcast({static_cast<std::byte*>(noise.buffers.mutable_data_ptr()), noise.buffers.nbytes()}, 0);
 }
 
 void broadcast_tensors(const Communicator& communicator, const PyTree& tree) {
@@ -256,7 +255,10 @@ Beginning begin_run(const Runtime& runtime, const TrainConfig& config, const Pri
     state.clipping->step = numbers[0];
     state.clipping->clipping_norms = {std::bit_cast<double>(numbers[3])};
   }
-  if (state.correlated) broadcast_noise(communicator, *state.correlated, numbers[0]);
+  if (state.correlated) {
+    broadcast_noise(communicator, *state.correlated, numbers[0]);
+    if (!config.shard_state) broadcast_tensors(communicator, PyTree(state.correlated->buffers));
+  }
   Beginning beginning{std::move(state), RunSecret::deserialise(secrets[0]), RunSecret::deserialise(secrets[1]),
                       std::move(ledger), numbers[2]};
   for (RunSecret::Serialised& secret : secrets) ::explicit_bzero(secret.data(), secret.size());

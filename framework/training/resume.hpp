@@ -29,11 +29,11 @@ struct Beginning {
 ///   A plan with a participation pattern keeps its draws, and its noise goes on with new rows; the lost rows are
 ///   charged as further rows of the encoder. Without a checkpoint the pattern is a new one, beside the lost one's.
 ///
-/// `initial` is the state of step 0. With config.shard_state its optimizer's arrays may be on the meta device; rank 0
-/// then returns those of the checkpoint whole, where there is one, and nobody else has any. ReportedError on every
-/// rank, after one message: PrivacyError when the ledger is over other data, over another plan without
-/// config.amend_plan, or shorter than the checkpoint says, or when config.resume is "never"; and where what was lost has
-/// no accounting together with what is done again.
+/// `initial` is the state of step 0. With config.shard_state the arrays of its optimizer and its noise may be on the
+/// meta device; rank 0 then returns those of the checkpoint whole, where there is one, and nobody else has any.
+/// ReportedError on every rank, after one message: PrivacyError when the ledger is over other data, over another plan
+/// without config.amend_plan, or shorter than the checkpoint says, or when config.resume is "never"; and where what was
+/// lost has no accounting together with what is done again.
 [[nodiscard]] Beginning begin_run(const Runtime& runtime, const TrainConfig& config, const PrivacyPlan& plan,
                                   const TrainingState& initial, const std::string& setup);
 

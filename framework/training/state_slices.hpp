@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <ripieno/framework/comm/communicator.hpp>
 #include <ripieno/framework/core/pytree.hpp>
+#include <ripieno/framework/noise/mf_gaussian_noise.hpp>
 #include <ripieno/framework/optim/functional_optimizer.hpp>
 #include <span>
 #include <vector>
@@ -21,6 +22,8 @@ class StateSlices {
   [[nodiscard]] std::int64_t begin() const { return begin_; }
   [[nodiscard]] std::int64_t size() const { return sizes_[rank_]; }
   [[nodiscard]] const std::vector<std::int64_t>& sizes() const { return sizes_; }
+  /// Of all slices together.
+  [[nodiscard]] std::int64_t num_parameters() const;
   /// This rank's part of a flat tensor; shares its memory.
   [[nodiscard]] at::Tensor of(const at::Tensor& flat) const;
 
@@ -42,9 +45,15 @@ void gather_slices(const Communicator& communicator, const StateSlices& slices, 
                                               const optim::FunctionalOptimizer& optimizer, const PyTree& params,
                                               optim::OptimizerState whole);
 
-/// Collective. The inverse, on every rank: arrays like `params`, as a run without sharding has them.
+/// Collective. The same of what correlated noise keeps, zeros before the first step.
+[[nodiscard]] MFNoiseState scattered(const Communicator& communicator, const StateSlices& slices, MFNoiseState whole);
+
+/// Collective. The inverse, on rank 0: arrays like `params`, as a run without sharding has them. The other ranks get
+/// none.
 [[nodiscard]] optim::OptimizerState gathered(const Communicator& communicator, const StateSlices& slices,
                                              const PyTree& params, const optim::OptimizerState& part);
+[[nodiscard]] MFNoiseState gathered(const Communicator& communicator, const StateSlices& slices,
+                                    const MFNoiseState& part);
 
 /// Collective. The parameters to evaluate and publish, whole on every rank.
 [[nodiscard]] PyTree gathered_published(const Communicator& communicator, const StateSlices& slices,

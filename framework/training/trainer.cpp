@@ -85,10 +85,30 @@ PyTree without_memory(const PyTree& params) {
   return params.map([](const at::Tensor& leaf) { return leaf.detach().to(at::kMeta); });
 }
 
-/// Collective. What a checkpoint holds.
+/// The state of step 0; where it is sharded, begin_run fills in what a checkpoint holds, and otherwise nobody needs it
+/// whole.
+TrainingState initial_state(const PrivacyPlan& plan, const optim::FunctionalOptimizer& optimizer, const PyTree& params,
+                            bool sharded) {
+  return {params,
+          optimizer.init(sharded ? without_memory(params) : params),
+          {},
+          adaptive_clip_state(plan, Key{}),
+          correlated_noise_state(plan, params.numel(), sharded ? at::kMeta : at::kCPU)};
+}
+
+/// Collective. This rank's part of what begin_run returned.
+void scatter_state(const Communicator& communicator, const StateSlices& slices,
+                   const optim::FunctionalOptimizer& optimizer, TrainingState& state) {
+  state.params = in_one_buffer(state.params);
+  state.optimizer = scattered(communicator, slices, optimizer, state.params, std::move(state.optimizer));
+  if (state.correlated) state.correlated = scattered(communicator, slices, std::move(*state.correlated));
+}
+
+/// Collective. What a checkpoint holds, on rank 0.
 TrainingState whole_state(const Communicator& communicator, const StateSlices& slices, const TrainingState& state) {
   TrainingState whole = state;
   whole.optimizer = gathered(communicator, slices, state.params, state.optimizer);
+  if (state.correlated) whole.correlated = gathered(communicator, slices, *state.correlated);
   return whole;
 }
 
@@ -169,10 +189,6 @@ ExitCode train(const Runtime& runtime, const TrainConfig& config, const ModelFac
     if (device) check_device(config, *planned);
     chosen.emplace(make_optimizer(config, planned->steps()));
     slices = slices_of(config, inputs.model.params.numel(), *chosen, runtime);
-    if (config.shard_state && noise_buffers(*planned, inputs.model.params.numel()) > 0) {
-      throw UsageError("--shard-state cannot be used with --mechanism " + config.mechanism,
-                       "its noise keeps buffers for all parameters on every rank", "leave one of the two out");
-    }
     shard = local_shard(std::make_shared<ShardDataset>(inputs.train), runtime.rank(), runtime.world_size(),
                         planned->reproducible() ? planned->block_size() : 1);
   });
@@ -189,16 +205,9 @@ ExitCode train(const Runtime& runtime, const TrainConfig& config, const ModelFac
   // The bits of matrix products depend on the number of threads.
   if (plan.reproducible()) at::set_num_threads(1);
   const std::string setup = setup_of(config, inputs);
-  const TrainingState initial{inputs.model.params,
-                              optimizer.init(slices ? without_memory(inputs.model.params) : inputs.model.params),
-                              {},
-                              adaptive_clip_state(plan, Key{}),
-                              correlated_noise_state(plan, inputs.model.params.numel())};
+  const TrainingState initial = initial_state(plan, optimizer, inputs.model.params, slices.has_value());
   auto [state, secret, pattern, ledger, end_step] = begin_run(runtime, config, plan, initial, setup);
-  if (slices) {
-    state.params = in_one_buffer(state.params);
-    state.optimizer = scattered(communicator, *slices, optimizer, state.params, std::move(state.optimizer));
-  }
+  if (slices) scatter_state(communicator, *slices, optimizer, state);
   const RunKeys keys = make_run_keys(secret);
   if (device && !slices) state.params = device->page_locked(state.params);
   RunReports reports(config, plan, speaks);
@@ -215,7 +224,7 @@ ExitCode train(const Runtime& runtime, const TrainConfig& config, const ModelFac
                   .ledger = ledger,
                   .loss = loss_of(inputs),
                   .engine = make_engine(engine_kind(config.engine), limits_of(config)),
-                  .noise = step_noise(plan, ledger, keys.noise, state, noise_threads),
+                  .noise = step_noise(plan, ledger, keys.noise, state, noise_threads, slices ? &*slices : nullptr),
                   .optimizer = optimizer,
                   .release = release.options(),
                   .slices = slices ? &*slices : nullptr,

@@ -1,11 +1,15 @@
 #include <ATen/ATen.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <optional>
 #include <ripieno/accounting/base/error.hpp>
 #include <ripieno/framework/distributed/sync.hpp>
 #include <ripieno/framework/distributed/sync_states.hpp>
 #include <ripieno/framework/profiling/perf_state.hpp>
+#include <utility>
+#include <vector>
 
 #include "mpi_test.hpp"
 
@@ -42,7 +46,9 @@ using distributed::sync_object;
 using ripieno::CommError;
 using ripieno::Communicator;
 using ripieno::GaussianNoiseState;
+using ripieno::MFNoiseState;
 using ripieno::PerfState;
+using ripieno::SecondMomentMFNoiseState;
 using ripieno::testing::world;
 using user::Metrics;
 
@@ -71,6 +77,60 @@ TEST(SyncGaussianNoiseState, ChecksStepAndKey) {
   if (last_rank()) other.key_fingerprint = 9;
   EXPECT_THROW(static_cast<void>(sync(world(), other)), CommError);
   world().barrier();
+}
+
+/// Each state that differs from `state` on the last rank alone is refused on every rank.
+template <class State>
+void expect_refused(const State& state, const std::vector<std::function<void(State&)>>& changes) {
+  for (std::size_t i = 0; i < changes.size(); ++i) {
+    State other = state;
+    if (last_rank()) changes[i](other);
+    EXPECT_THROW(static_cast<void>(sync(world(), other)), CommError) << "change " << i;
+    world().barrier();
+  }
+}
+
+MFNoiseState noise_state() {
+  // Each rank has buffers of its own slice: they are not compared.
+  return {.step = 4,
+          .key_fingerprint = ~std::uint64_t{5},
+          .bounds = {1.0, 0.5},
+          .begin = world().rank(),
+          .buffers = at::full({2, 3}, world().rank())};
+}
+
+std::vector<std::function<void(MFNoiseState&)>> other_noise() {
+  return {[](MFNoiseState& s) { s.step = 5; }, [](MFNoiseState& s) { s.key_fingerprint = 5; },
+          [](MFNoiseState& s) {
+            s.bounds = {1.0, 0.25};
+          },
+          [](MFNoiseState& s) { s.bounds.clear(); }};
+}
+
+TEST(SyncMFNoiseState, ChecksStepKeyAndBounds) {
+  EXPECT_EQ(sync(world(), noise_state()), noise_state());
+  EXPECT_EQ(sync(world(), MFNoiseState{}), MFNoiseState{}) << "before the first step";
+  if (world().size() > 1) expect_refused(noise_state(), other_noise());
+}
+
+TEST(SyncSecondMomentMFNoiseState, ChecksBothStreamsEachAgainstItsLike) {
+  SecondMomentMFNoiseState state{noise_state(), noise_state()};
+  state.second.step = 7;
+  state.second.key_fingerprint = 3;
+  state.second.bounds = {2.0};
+  EXPECT_EQ(sync(world(), state), state);
+  if (world().size() == 1) return;
+  std::vector<std::function<void(SecondMomentMFNoiseState&)>> changes{
+      [](SecondMomentMFNoiseState& s) { std::swap(s.first, s.second); }};
+  for (const auto& change : other_noise()) {
+    changes.emplace_back([change](SecondMomentMFNoiseState& s) { change(s.first); });
+    changes.emplace_back([change](SecondMomentMFNoiseState& s) { change(s.second); });
+  }
+  expect_refused(state, changes);
+  // Where ranks differ in both streams, all name the first one's fault.
+  if (last_rank()) state.first.step = 6, state.second.key_fingerprint = 4;
+  EXPECT_THAT([&] { static_cast<void>(sync(world(), state)); },
+              ::testing::ThrowsMessage<CommError>(::testing::HasSubstr("at different steps")));
 }
 
 TEST(SyncPerfState, TakesMaximaOfTimesAndSumsOfSamples) {

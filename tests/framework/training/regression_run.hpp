@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <ripieno/framework/clipping/engine_choice.hpp>
 #include <ripieno/framework/sampling/data_loader.hpp>
 #include <ripieno/framework/sampling/dataset.hpp>
+#include <ripieno/framework/sampling/samplers.hpp>
 #include <ripieno/framework/training/contract.hpp>
 #include <ripieno/framework/training/step.hpp>
 #include <string>
@@ -24,6 +26,8 @@ struct RegressionOptions {
   std::int64_t steps = 10;
   Reduction reduction = Reduction::fast;
   ClippingKind clipping = ClippingKind::fixed;
+  SamplerPlan sampler = {};
+  std::optional<accounting::Strategy> strategy = {};
 };
 
 inline PrivacyPlan regression_plan(const RegressionOptions& options) {
@@ -38,6 +42,9 @@ inline PrivacyPlan regression_plan(const RegressionOptions& options) {
                       .reduction = options.reduction,
                       .num_parameters = options.num_outputs * (options.num_features + 1),
                       .secure_seed = false,
+                      .adjacency = options.sampler.kind == SamplerKind::sequential ? "zero-out" : "add-remove",
+                      .sampler = options.sampler,
+                      .strategy = options.strategy,
                       .clipping = options.clipping});
 }
 
@@ -56,7 +63,9 @@ struct RegressionRun {
                         world().rank(), world().size(), plan.reproducible() ? plan.block_size() : 1);
   }
 
-  [[nodiscard]] StepParts parts(const ReleaseOptions& release = {}) {
+  /// `correlated` is the state that a strategy's noise goes on in.
+  [[nodiscard]] StepParts parts(const ReleaseOptions& release = {}, TrainingState* correlated = nullptr,
+                                const StateSlices* slices = nullptr) {
     return {.communicator = communicator,
             .plan = plan,
             .ledger = ledger,
@@ -65,9 +74,11 @@ struct RegressionRun {
                   return (at::linear(batch[0], p["weight"], p["bias"]) - batch[1]).square().sum(-1);
                 },
             .engine = make_engine(EngineKind::automatic),
-            .noise = gaussian_noise(plan, ledger, key(1)).first,
+            .noise = correlated != nullptr ? step_noise(plan, ledger, key(1), *correlated, 1, slices)
+                                           : gaussian_noise(plan, ledger, key(1)).first,
             .optimizer = optim::sgd({.lr = 0.5, .momentum = 0.9}),
-            .release = release};
+            .release = release,
+            .slices = slices};
   }
 
   /// Parameters of zero. Leaf order: bias, weight.
@@ -78,7 +89,7 @@ struct RegressionRun {
   }
 
   [[nodiscard]] DataLoader loader(std::int64_t first_step = 0) const {
-    return {shard, PoissonSampler(shard, plan, key(2)), {.first_step = first_step}};
+    return {shard, make_sampler(shard, plan, key(2)), {.first_step = first_step}};
   }
 
   const Communicator& communicator;
