@@ -16,6 +16,7 @@
 #include <ripieno/accounting/base/text.hpp>
 #include <ripieno/io/ledger_writer.hpp>
 #include <ripieno/io/run_owner.hpp>
+#include <ripieno/io/staging_folder.hpp>
 #include <ripieno/io/unique_fd.hpp>
 #include <thread>
 #include <utility>
@@ -56,7 +57,7 @@ void write_all(int fd, const std::string& text, const std::filesystem::path& pat
 class LedgerFile {
  public:
   LedgerFile(std::filesystem::path path, UniqueFd fd, std::int64_t length)
-      : path_(std::move(path)), fd_(std::move(fd)), length_(length), owner_(claim()) {}
+      : path_(std::move(path)), fd_(std::move(fd)), length_(length), owner_(claim()), staging_(path_.parent_path()) {}
 
   /// The file gets its name once `text` is in it: a crash leaves a ledger that can be resumed, or none.
   static LedgerFile create(const std::filesystem::path& path, const std::string& text) {
@@ -101,6 +102,7 @@ class LedgerFile {
   }
 
   [[nodiscard]] std::int64_t length() const noexcept { return length_; }
+  [[nodiscard]] const StagingFolder& staging() const noexcept { return staging_; }
 
  private:
   /// Locks the file and puts this process into its owner file. PrivacyError when another process is at work on it.
@@ -167,6 +169,7 @@ class LedgerFile {
   UniqueFd fd_;
   std::int64_t length_;
   RunOwner owner_;
+  StagingFolder staging_;
 };
 
 }  // namespace
@@ -250,6 +253,7 @@ class LedgerWriter::Impl {
     return first_records_ + (durable_end_ - first_step_);
   }
   std::int64_t segment() const noexcept { return segment_; }
+  const StagingFolder& staging() const noexcept { return file_.staging(); }
 
  private:
   void rethrow_failure() const {
@@ -367,8 +371,9 @@ LedgerWriter LedgerWriter::create(const std::filesystem::path& path, const Priva
 }
 
 LedgerWriter LedgerWriter::append_segment(const std::filesystem::path& path, const PrivacyPlan& plan,
-                                          const SegmentStart& start) {
+                                          const SegmentStart& start, const std::function<void()>& once_owned) {
   LedgerFile file = LedgerFile::reopen(path);
+  once_owned();
   const ledger::Ledger existing = ledger::read(path);
   if (existing.header.dataset_id != plan.dataset_id() || existing.header.num_examples != plan.num_examples()) {
     throw PrivacyError("ledger " + path.string() + " is over dataset " + existing.header.dataset_id + " of " +
@@ -426,5 +431,6 @@ std::string LedgerWriter::head() const { return impl_->head(); }
 std::int64_t LedgerWriter::length() const { return impl_->length(); }
 std::int64_t LedgerWriter::records() const { return impl_->records(); }
 std::int64_t LedgerWriter::segment() const { return impl_->segment(); }
+const StagingFolder& LedgerWriter::staging() const { return impl_->staging(); }
 
 }  // namespace ripieno::io

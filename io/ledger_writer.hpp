@@ -2,8 +2,10 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <ripieno/accounting/ledger/ledger.hpp>
+#include <ripieno/io/staging_folder.hpp>
 #include <string>
 
 namespace ripieno::io {
@@ -23,17 +25,20 @@ struct SegmentStart {
 /// again, since a page whose write-back failed may be marked clean. Every later call then throws PrivacyError (exit 4).
 /// While it lives an owner file beside the ledger names its process (run_owner.hpp): a second writer is refused by
 /// name, unless it is the same Slurm job after a requeue, which waits some seconds for the first to end and takes over:
-/// a process that lives on, on a node that was lost, can confirm no further record. All members may be called from one
-/// thread at a time.
+/// a process that lives on, on a node that was lost, can confirm no further record and publish no file. All members may
+/// be called from one thread at a time.
 class LedgerWriter {
  public:
   /// A new file, mode 0644, with its header and first segment durable on return. PrivacyError when the file exists.
   [[nodiscard]] static LedgerWriter create(const std::filesystem::path& path, const PrivacyPlan& plan,
                                            const SegmentStart& start);
   /// A further segment in an existing ledger: after a crash, under fresh keys. A torn last line stays in the file,
-  /// covered by the new segment's hash and charged as a step. PrivacyError unless the plan is over the same data.
-  [[nodiscard]] static LedgerWriter append_segment(const std::filesystem::path& path, const PrivacyPlan& plan,
-                                                   const SegmentStart& start);
+  /// covered by the new segment's hash and charged as a step. `once_owned` is called when the run is this process's and
+  /// nothing is written yet; what it throws leaves the ledger as it is. PrivacyError unless the plan is over the same
+  /// data.
+  [[nodiscard]] static LedgerWriter append_segment(
+      const std::filesystem::path& path, const PrivacyPlan& plan, const SegmentStart& start,
+      const std::function<void()>& once_owned = [] {});
   /// Goes on with the last segment, whose keys are still in use: after a clean stop only. PrivacyError unless the last
   /// segment has this plan and nonce and its next step is `next_step`, with no torn line after it.
   [[nodiscard]] static LedgerWriter continue_segment(const std::filesystem::path& path, const PrivacyPlan& plan,
@@ -60,6 +65,8 @@ class LedgerWriter {
   [[nodiscard]] std::int64_t records() const;
   /// Index of the segment that is written to.
   [[nodiscard]] std::int64_t segment() const;
+  /// Through which the run's other files get their names, for as long as this process owns the run.
+  [[nodiscard]] const StagingFolder& staging() const;
 
  private:
   class Impl;

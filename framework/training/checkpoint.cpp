@@ -159,7 +159,7 @@ CheckpointFolder::CheckpointFolder(std::filesystem::path folder, int keep) : fol
   if (keep < 1) throw UsageError("--keep is " + std::to_string(keep), "at least one checkpoint must stay");
 }
 
-void CheckpointFolder::write(const Checkpoint& checkpoint) const {
+void CheckpointFolder::write(const Checkpoint& checkpoint, const io::StagingFolder& staging) const {
   std::filesystem::create_directories(folder_);
   TensorArrays tensors;
   tensors.add("params.", checkpoint.state.params);
@@ -184,7 +184,9 @@ void CheckpointFolder::write(const Checkpoint& checkpoint) const {
     add_noise_tensors(*checkpoint.state.correlated, tensors);
     add_noise_attributes(*checkpoint.state.correlated, attributes);
   }
-  io::write_tensor_file(path, attributes, tensors.arrays(), io::Readers::owner_only, io::Overwrite::replace);
+  staging.publish(path, io::Overwrite::replace, [&](const std::filesystem::path& made) {
+    io::write_tensor_file(made, attributes, tensors.arrays(), io::Readers::owner_only);
+  });
   const std::vector<std::filesystem::path> all = files();
   for (std::size_t i = static_cast<std::size_t>(keep_); i < all.size(); ++i) std::filesystem::remove(all[i]);
 }

@@ -6,6 +6,7 @@
 #include <ripieno/accounting/ledger/plan.hpp>
 #include <ripieno/framework/random/run_secret.hpp>
 #include <ripieno/framework/training/step.hpp>
+#include <ripieno/io/staging_folder.hpp>
 #include <string>
 
 namespace ripieno {
@@ -28,8 +29,8 @@ class CheckpointFolder {
   CheckpointFolder(std::filesystem::path folder, int keep);
 
   /// Writes the checkpoint whole and durably, then removes the ones that are too many. A checkpoint of the same step is
-  /// replaced. DataError when the disk refuses.
-  void write(const Checkpoint& checkpoint) const;
+  /// replaced. DataError when the disk refuses, PrivacyError when another process has taken the run over.
+  void write(const Checkpoint& checkpoint, const io::StagingFolder& staging) const;
 
   /// The newest checkpoint that is whole; damaged ones are passed over with a warning. `like` has the structure and
   /// shapes of the state; DataError when the checkpoint has others.

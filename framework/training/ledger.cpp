@@ -32,7 +32,9 @@ Ledger::Ledger(const Communicator& communicator, const PrivacyPlan& plan, const 
     : communicator_(&communicator) {
   check_same_plan(communicator, plan);
   collectively(communicator, [&] {
-    if (communicator.rank() == 0) writer_ = std::make_unique<io::LedgerWriter>(open());
+    if (communicator.rank() != 0) return;
+    writer_ = std::make_unique<io::LedgerWriter>(open());
+    staging_ = &writer_->staging();
   });
 }
 

@@ -13,7 +13,8 @@ namespace ripieno {
 
 namespace io {
 class LedgerWriter;
-}
+class StagingFolder;
+}  // namespace io
 
 /// The ledger of a run, as every rank sees it: rank 0 writes the file, all ranks know which step was recorded last.
 class Ledger {
@@ -46,10 +47,13 @@ class Ledger {
   [[nodiscard]] std::string head() const;  ///< of the hash chain, 32 hexadecimal digits
   [[nodiscard]] std::int64_t bytes() const;
   [[nodiscard]] std::int64_t records() const;  ///< of all segments
+  /// On rank 0: through which the run's other files get their names.
+  [[nodiscard]] const io::StagingFolder& staging() const { return *staging_; }
 
  private:
   const Communicator* communicator_;
-  std::unique_ptr<io::LedgerWriter> writer_;  // rank 0 only
+  std::unique_ptr<io::LedgerWriter> writer_;    // rank 0 only
+  const io::StagingFolder* staging_ = nullptr;  // the writer's
   std::exception_ptr failure_;
   std::int64_t recorded_ = -1;
 };

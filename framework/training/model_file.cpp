@@ -6,7 +6,6 @@
 #include <ripieno/framework/training/model_file.hpp>
 #include <ripieno/framework/training/state_dict_file.hpp>
 #include <ripieno/framework/training/tensor_arrays.hpp>
-#include <ripieno/io/file.hpp>
 #include <ripieno/io/tensor_file.hpp>
 
 namespace ripieno {
@@ -23,30 +22,24 @@ void write_h5(const std::filesystem::path& path, const PyTree& params, const io:
 
 void write_pt(const std::filesystem::path& path, const Model& model, const PyTree& params,
               const io::TextAttributes& notes) {
-  const std::filesystem::path temporary = path.string() + ".tmp";
-  std::filesystem::remove(temporary);  // of a run that was killed
-  if (model.save) {
-    try {
-      model.save(temporary.string(), params, {notes.begin(), notes.end()});
-    } catch (const c10::Error& error) {
-      throw DataError("cannot write " + path.string(), error.what_without_backtrace(), "free disk space");
-    }
-  } else {
-    write_state_dict(temporary.string(), all_params(model, params), notes);
+  if (!model.save) return write_state_dict(path.string(), all_params(model, params), notes);
+  try {
+    model.save(path.string(), params, {notes.begin(), notes.end()});
+  } catch (const c10::Error& error) {
+    throw DataError("cannot write " + path.string(), error.what_without_backtrace(), "free disk space");
   }
-  io::sync_to_disk(temporary);
-  io::publish(temporary, path);
-  io::sync_to_disk(path.parent_path());
 }
 
 }  // namespace
 
 void write_model(const std::filesystem::path& folder, const Model& model, const PyTree& params,
-                 const std::string& ledger_head) {
+                 const std::string& ledger_head, const io::StagingFolder& staging) {
   io::TextAttributes notes{{"format", k_format}, {"model", model.name}, {"ledger_head", ledger_head}};
   if (!model.sha256.empty()) notes.emplace("model_sha256", model.sha256);
-  write_h5(folder / "model.h5", all_params(model, params), notes);
-  write_pt(folder / "model.pt", model, params, notes);
+  staging.publish(folder / "model.h5", io::Overwrite::replace,
+                  [&](const std::filesystem::path& made) { write_h5(made, all_params(model, params), notes); });
+  staging.publish(folder / "model.pt", io::Overwrite::replace,
+                  [&](const std::filesystem::path& made) { write_pt(made, model, params, notes); });
 }
 
 StoredModel read_model(const std::filesystem::path& path, const Model& like) {

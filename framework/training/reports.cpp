@@ -76,14 +76,14 @@ void RunReports::performance(const PerfState& perf, const OverlapTimes& rank0) {
 }
 
 void RunReports::finish(const TrainingState& state, const RunInputs& inputs,
-                        const std::optional<Evaluation>& evaluation) {
+                        const std::optional<Evaluation>& evaluation, const io::StagingFolder& staging) {
   if (!writes_) return;
   const double training_s = seconds();
   operator_log_.write({{"peak_memory_mib_rank0", static_cast<double>(peak_resident_bytes()) / (1 << 20)}});
   const ledger::Analysis analysis = ledger::analyse({ledger::read(config_.out / "ledger.jsonl")});
   const accounting::Interval epsilon = ledger::epsilons(analysis, std::array{plan_.delta()}).front().epsilon;
   const std::string ledger_head = ledger::hash_text(analysis.ledgers.front().head);
-  write_model(config_.out, inputs.model, state.params, ledger_head);
+  write_model(config_.out, inputs.model, state.params, ledger_head, staging);
 
   Json result;
   const bool published = evaluation && inputs.eval_is_public;
@@ -111,7 +111,8 @@ void RunReports::finish(const TrainingState& state, const RunInputs& inputs,
   if (inputs.initial_ledger_head) result["initial_ledger_head"] = *inputs.initial_ledger_head;
   result["versions"] = versions();
   result["timings"] = {{"training_s", training_s}, {"total_s", seconds()}};
-  io::write_new_file(config_.out / "result.json", result.dump(2) + "\n");
+  staging.publish(config_.out / "result.json", io::Overwrite::refuse,
+                  [&](const std::filesystem::path& made) { io::write_new_file(made, result.dump(2) + "\n"); });
 
   if (published && evaluation->accuracy) {
     std::printf("test accuracy %.2f %% on %ld public examples\n", 100 * *evaluation->accuracy,

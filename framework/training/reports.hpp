@@ -31,8 +31,10 @@ class RunReports {
   /// At the end: where the time went, to the operator log.
   void performance(const PerfState& perf, const OverlapTimes& rank0);
   /// Writes model.h5, model.pt and result.json and prints accuracy and epsilon. An evaluation that is not public goes
-  /// to the operator log. Epsilon is what the ledger file says, as `ripieno-privacy analyze` computes it.
-  void finish(const TrainingState& state, const RunInputs& inputs, const std::optional<Evaluation>& evaluation);
+  /// to the operator log. PrivacyError when another process has taken the run over. Epsilon is what the ledger file
+  /// says, as `ripieno-privacy analyze` computes it.
+  void finish(const TrainingState& state, const RunInputs& inputs, const std::optional<Evaluation>& evaluation,
+              const io::StagingFolder& staging);
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -94,6 +94,12 @@ void check_ledger_covers(const std::filesystem::path& path, const ledger::Ledger
                      "put the whole ledger back; without it no epsilon is right");
 }
 
+/// Called once the run is this process's: its former owner may have finished it since the decision to resume.
+void check_unfinished(const std::filesystem::path& out) {
+  if (!std::filesystem::exists(out / "result.json")) return;
+  throw DataError(out.string() + " is finished", "another process wrote its result just now", "nothing is left to do");
+}
+
 bool stopped_cleanly(const ledger::Ledger& book, const Checkpoint& checkpoint, const PrivacyPlan& plan,
                      const std::string& setup) {
   const ledger::Segment& last = book.segments.back();
@@ -189,8 +195,9 @@ Start go_on(const TrainConfig& config, const PrivacyPlan& plan, const TrainingSt
     const Key previous = make_run_keys(checkpoint->secret).noise;
     state.correlated = state.correlated->under_new_key(previous, fingerprint(make_run_keys(secret).noise));
   }
-  return {state, secret, pattern, end_step,
-          [&plan, path, start] { return io::LedgerWriter::append_segment(path, plan, start); }};
+  return {state, secret, pattern, end_step, [&plan, path, out = config.out, start] {
+            return io::LedgerWriter::append_segment(path, plan, start, [&out] { check_unfinished(out); });
+          }};
 }
 
 Start choose_start(const TrainConfig& config, const PrivacyPlan& plan, const TrainingState& initial,

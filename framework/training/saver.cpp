@@ -49,10 +49,10 @@ void CheckpointSaver::save(const TrainingState& state, const Ledger& ledger) {
       .ledger_head = ledger.head(),
       .ledger_bytes = ledger.bytes()};
   if (auto& noise = checkpoint.state.correlated) noise->buffers = noise->buffers.clone();
-  writing_ = std::async(std::launch::async, [this, checkpoint = std::move(checkpoint)] {
+  writing_ = std::async(std::launch::async, [this, &staging = ledger.staging(), checkpoint = std::move(checkpoint)] {
     make_way_for_steps();
     const auto start = Clock::now();
-    folder_.write(checkpoint);
+    folder_.write(checkpoint, staging);
     const double taken_s = std::chrono::duration<double>(Clock::now() - start).count();
     longest_write_s_ = std::max(longest_write_s_.load(), taken_s);
   });

@@ -19,8 +19,8 @@ class CheckpointSaver {
   /// Whether --checkpoint-every asks for one after `steps_done` steps. False on other ranks; the step's reduction tells
   /// them.
   [[nodiscard]] bool due(std::int64_t steps_done) const;
-  /// Copies the state and writes it in the background. `ledger` stands at the state's last record. Rethrows what went
-  /// wrong with the checkpoint before.
+  /// Copies the state and writes it in the background. `ledger` stands at the state's last record and outlives this
+  /// object. Rethrows what went wrong with the checkpoint before.
   void save(const TrainingState& state, const Ledger& ledger);
   /// Returns once the last checkpoint is on the disk; rethrows what went wrong.
   void wait();

@@ -275,7 +275,7 @@ ExitCode train(const Runtime& runtime, const TrainConfig& config, const ModelFac
   }
   collectively(communicator, [&] {
     saver.wait();
-    if (speaks) reports.finish(state, inputs, evaluation);
+    if (speaks) reports.finish(state, inputs, evaluation, ledger.staging());
   });
   return ExitCode::ok;
 }

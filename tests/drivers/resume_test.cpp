@@ -109,6 +109,27 @@ TEST_F(ResumeTest, Invariant_P4_AReproducibleRunContinuesBitForBitOnAnyWorldSize
   }
 }
 
+TEST_F(ResumeTest, Invariant_P2_ARunWhoseLedgerIsLostStops) {
+  const Outcome lost = disturbed(command(2, "a"), "a", "rm " + out("a") + "/ledger.jsonl");
+  EXPECT_EQ(lost.code, static_cast<int>(ExitCode::privacy)) << lost.output;
+  EXPECT_THAT(lost.output, HasSubstr("is no longer this run's"));
+  EXPECT_FALSE(fs::exists(folder_ / "a/result.json"));
+  const Outcome again = run(command(2, "a"));
+  EXPECT_EQ(again.code, static_cast<int>(ExitCode::privacy)) << again.output;
+  EXPECT_THAT(again.output, HasSubstr("holds checkpoints but no ledger"));
+}
+
+TEST_F(ResumeTest, ARunKilledBetweenItsModelAndItsResultFinishesOnResume) {
+  const std::string train = command(1, "a", {{"reserve-steps", "800"}});
+  ASSERT_EQ(run(train).code, 0);
+  ASSERT_TRUE(fs::remove(folder_ / "a/result.json"));
+  const Outcome resumed = run(train);
+  ASSERT_EQ(resumed.code, 0) << resumed.output;
+  const std::string head = Json::parse(read_file(folder_ / "a/result.json"))["ledger_head"].get<std::string>();
+  EXPECT_EQ(io::read_tensor_file(folder_ / "a/model.h5").attributes.at("ledger_head"), head);
+  EXPECT_EQ(ledger::hash_text(book("a").head), head);
+}
+
 TEST_F(ResumeTest, ADamagedCheckpointIsPassedOver) {
   ASSERT_EQ(interrupted_ranks(command(1, "a", {{"reserve-steps", "100"}}), "a", "USR1").code, 85);
   std::vector<fs::path> checkpoints;

@@ -140,10 +140,17 @@ class TrainTest : public ::testing::Test {
   /// tells, and waits for its end.
   [[nodiscard]] Outcome interrupted_ranks(const std::string& command, const std::string& name,
                                           const std::string& signal, int steps = 20) const {
+    return disturbed(command, name,
+                     "pkill -" + signal + " -f \"^" + RIPIENO_BIN_DIR + "/ripieno-train .*--out " + out(name) + "\"",
+                     steps);
+  }
+
+  /// The same, with a command of the shell for what is done to the run.
+  [[nodiscard]] Outcome disturbed(const std::string& command, const std::string& name, const std::string& blow,
+                                  int steps = 20) const {
     return run("bash -c '" + command + " & job=$!; for i in $(seq 3000); do [ $(cat " + out(name) +
-               "/operator.jsonl 2>/dev/null | wc -l) -gt " + std::to_string(steps) +
-               " ] && break; sleep 0.02; done; pkill -" + signal + " -f \"^" + RIPIENO_BIN_DIR +
-               "/ripieno-train .*--out " + out(name) + "\"; wait $job'");
+               "/operator.jsonl 2>/dev/null | wc -l) -gt " + std::to_string(steps) + " ] && break; sleep 0.02; done; " +
+               blow + "; wait $job'");
   }
 
   /// Number of step records in a ledger.

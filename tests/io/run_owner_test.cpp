@@ -55,8 +55,8 @@ class RunOwnerTest : public testing::Test {
     if (restarts > 0) ::setenv("SLURM_RESTART_COUNT", std::to_string(restarts).c_str(), 1);
   }
 
-  /// A child that holds the ledger until it is killed; returns once it owns it. SIGUSR1 makes it record a step and end,
-  /// with status 0 when the record is confirmed and 4 when it is refused.
+  /// A child that holds the ledger until it is killed; returns once it owns it. SIGUSR1 makes it publish a file, record
+  /// a step and end: with status 4 when both are refused.
   pid_t child_that_owns() const {
     const pid_t child = ::fork();
     if (child == 0) {
@@ -64,6 +64,11 @@ class RunOwnerTest : public testing::Test {
       std::signal(SIGUSR1, [](int) { asked = 1; });
       LedgerWriter writer = LedgerWriter::create(path_, plan(), start('a'));
       while (asked == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      try {
+        writer.staging().publish(path_.parent_path() / "model.h5", Overwrite::replace, write_orphan);
+        ::_exit(1);
+      } catch (const PrivacyError&) {
+      }
       try {
         writer.begin(0);
         writer.wait(0);
@@ -77,6 +82,8 @@ class RunOwnerTest : public testing::Test {
     }
     return child;
   }
+
+  static void write_orphan(const fs::path& made) { std::ofstream(made) << "orphan"; }
 
   static void end(pid_t child) {
     ::kill(child, SIGKILL);
@@ -191,7 +198,18 @@ TEST_F(RunOwnerTest, ARequeuedJobWaitsForItsPredecessorToEnd) {
   EXPECT_EQ(read_owner(path_)->restart_count, 1);
 }
 
-TEST_F(RunOwnerTest, Invariant_P4_AnOrphanOfALostNodeCanRecordNothingMore) {
+TEST_F(RunOwnerTest, WhatIsFoundOnceTheRunIsOwnedLeavesTheLedgerAsItIs) {
+  { const LedgerWriter writer = LedgerWriter::create(path_, plan(), start('a')); }
+  const auto finished = [this] {
+    EXPECT_EQ(read_owner(path_)->pid, ::getpid());
+    throw DataError("finished by another process");
+  };
+  EXPECT_THROW((void)LedgerWriter::append_segment(path_, plan(), start('b'), finished), DataError);
+  EXPECT_EQ(ledger::read(path_).segments.size(), 1U);
+  EXPECT_FALSE(read_owner(path_)) << "the run is nobody's again";
+}
+
+TEST_F(RunOwnerTest, Invariant_P4_AnOrphanOfALostNodeCanRecordAndPublishNothingMore) {
   set_job("88", 0);
   const pid_t orphan = child_that_owns();
   set_job("88", 1);
@@ -200,12 +218,35 @@ TEST_F(RunOwnerTest, Invariant_P4_AnOrphanOfALostNodeCanRecordNothingMore) {
   int status = 0;
   ::waitpid(orphan, &status, 0);
   EXPECT_EQ(WEXITSTATUS(status), static_cast<int>(ExitCode::privacy));
+  EXPECT_FALSE(fs::exists(folder_ / "model.h5"));
   writer.begin(0);
   EXPECT_NO_THROW(writer.wait(0));
   const ledger::Ledger book = ledger::read(path_);
   ASSERT_EQ(book.segments.size(), 2U);
   EXPECT_EQ(book.segments[0].records, 0);
   EXPECT_EQ(book.segments[1].records, 1);
+}
+
+TEST_F(RunOwnerTest, Invariant_P4_WhoIsOvertakenWhileItWritesAFileDoesNotPublishIt) {
+  const StagingFolder first(folder_);
+  const fs::path file = folder_ / "step-1.h5";
+  first.publish(file, Overwrite::replace, [](const fs::path& made) { std::ofstream(made) << "first"; });
+  std::optional<StagingFolder> second;
+  EXPECT_THROW(first.publish(file, Overwrite::replace,
+                             [&](const fs::path& made) {
+                               write_orphan(made);
+                               second.emplace(folder_);
+                             }),
+               PrivacyError);
+  EXPECT_THROW(first.publish(file, Overwrite::replace, write_orphan), PrivacyError);
+  std::string text;
+  std::ifstream(file) >> text;
+  EXPECT_EQ(text, "first");
+  second->publish(file, Overwrite::replace, [](const fs::path& made) { std::ofstream(made) << "second"; });
+  std::ifstream(file) >> text;
+  EXPECT_EQ(text, "second");
+  second.reset();
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1) << "no folder is left behind";
 }
 
 TEST_F(RunOwnerTest, Invariant_P2_ARecordIsNotConfirmedOnceAnotherProcessOwnsTheRun) {
