@@ -2,8 +2,8 @@
 // of Poisson draws. All rows of a round run one after the other, so that a busy machine hurts all alike; the figures
 // are medians over the rounds, the ratios medians of the ratios within a round.
 //   bench-noise [--rounds 11] [--mib 128]
-// or of correlated noise by strategy, for a million and a hundred million parameters:
-//   bench-noise --strategies [--rounds 11]
+// or of correlated noise by strategy, for a million and a hundred million parameters, on every rank and in slices:
+//   mpiexec -n W bench-noise --strategies [--rounds 11]
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include <ripieno/framework/comm/runtime.hpp>
 #include <ripieno/framework/random/coins.hpp>
 #include <ripieno/framework/random/kernels.hpp>
 #include <ripieno/framework/random/normal.hpp>
@@ -122,12 +123,13 @@ int main(int argc, char** argv) {
     if (std::string_view(argv[i]) == "--rounds") rounds = std::max(1, std::atoi(argv[i + 1]));
     if (std::string_view(argv[i]) == "--mib") mib = std::max(1, std::atoi(argv[i + 1]));
   }
-  std::printf("instruction set: %s\n", random_detail::fastest_kernels().name);
   if (strategies) {
-    strategy_figures(1'000'000, 1, rounds);
-    strategy_figures(100'000'000, 2, std::min(rounds, 3));
+    const Runtime runtime(argc, argv);
+    strategy_figures(runtime.communicator(), 1'000'000, rounds);
+    strategy_figures(runtime.communicator(), 100'000'000, std::min(rounds, 3));
     return 0;
   }
+  std::printf("instruction set: %s\n", random_detail::fastest_kernels().name);
   for (const int threads : {1, 2}) noise_figures(mib << 20, threads, rounds);
   draw_figures(rounds);
   return 0;

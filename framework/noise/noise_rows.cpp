@@ -24,7 +24,7 @@ NoiseRows::NoiseRows(const Encoder& encoder, PastRows past, std::int64_t num_par
   choose_form();
   const std::int64_t wanted = buffers_of_form();
   const bool too_large = num_parameters > 0 && wanted > memory_budget / num_parameters / std::int64_t{sizeof(float)};
-  constexpr double k_cheap = 1;  // deviates: about the time that reading and writing a buffer takes, without its memory
+  constexpr double k_cheap = 1;  // deviates: the memory of a buffer is worth half as much time again, not more
   regenerates_ = past == PastRows::regenerated ||
                  (past == PastRows::automatic && wanted > 0 && (too_large || mean_regenerated() <= k_cheap));
   num_buffers_ = regenerates_ ? 0 : wanted;

@@ -9,6 +9,7 @@
 #include <ripieno/framework/core/portable_math.hpp>
 #include <ripieno/framework/optim/algorithm.hpp>
 #include <ripieno/framework/optim/element_kernels.hpp>
+#include <ripieno/framework/optim/matrix_kernels.hpp>
 #include <ripieno/framework/optim/parallel.hpp>
 #include <utility>
 #include <vector>
@@ -29,16 +30,6 @@ Matrices matrices(const at::Tensor& leaf) {
   return {.count = size == 0 ? 0 : size / (rows * columns), .rows = rows, .columns = columns};
 }
 
-/// Numbers of one step.
-struct Numbers {
-  double divisor, beta2, eps, noise_variance;
-};
-
-double without_noise(double moment, double variance) {
-  const double rest = moment - variance;
-  return rest > 0 ? rest : moment;
-}
-
 double renewed(double mean, double beta, double value) { return beta * mean + (1 - beta) * value; }
 
 /// Rows whose sums are made together, whatever the number of threads.
@@ -50,7 +41,7 @@ struct Sums {
 };
 
 template <class Real>
-Sums sums_of_squares(const Real* gradient, const Matrices& shape, const Numbers& numbers) {
+Sums sums_of_squares(const Real* gradient, const Matrices& shape, const MomentNumbers& numbers) {
   const std::size_t chunks = (shape.rows + k_rows - 1) / k_rows;
   Sums sums{std::vector<double>(shape.rows), std::vector<double>(shape.columns)};
   std::vector<double> parts(chunks * shape.columns);
@@ -58,14 +49,7 @@ Sums sums_of_squares(const Real* gradient, const Matrices& shape, const Numbers&
     for (std::size_t chunk = first; chunk < last; ++chunk) {
       double* const columns = parts.data() + chunk * shape.columns;
       for (std::size_t r = chunk * k_rows; r < std::min(shape.rows, (chunk + 1) * k_rows); ++r) {
-        double row = 0;
-        for (std::size_t c = 0; c < shape.columns; ++c) {
-          const double value = static_cast<double>(gradient[r * shape.columns + c]) / numbers.divisor;
-          const double square = value * value + numbers.eps;
-          row += square;
-          columns[c] += square;
-        }
-        sums.of_rows[r] = row;
+        sums.of_rows[r] = add_squares(gradient + r * shape.columns, shape.columns, numbers, columns);
       }
     }
   };
@@ -79,7 +63,7 @@ Sums sums_of_squares(const Real* gradient, const Matrices& shape, const Numbers&
 /// means[i] = beta means[i] + (1 - beta) sums[i] / count; returns these without the noise's variance.
 template <class Real>
 std::vector<double> renew_means(Real* means, const std::vector<double>& sums, std::size_t count,
-                                const Numbers& numbers) {
+                                const MomentNumbers& numbers) {
   std::vector<double> clean(sums.size());
   for (std::size_t i = 0; i < sums.size(); ++i) {
     const double mean = renewed(static_cast<double>(means[i]), numbers.beta2, sums[i] / static_cast<double>(count));
@@ -91,7 +75,7 @@ std::vector<double> renew_means(Real* means, const std::vector<double>& sums, st
 
 template <class Real>
 void direct_matrix(const Real* gradient, Real* direction, Real* row_means, Real* column_means, const Matrices& shape,
-                   const Numbers& numbers) {
+                   const MomentNumbers& numbers) {
   const Sums sums = sums_of_squares(gradient, shape, numbers);
   std::vector<double> rows = renew_means(row_means, sums.of_rows, shape.columns, numbers);
   const std::vector<double> columns = renew_means(column_means, sums.of_columns, shape.rows, numbers);
@@ -100,29 +84,16 @@ void direct_matrix(const Real* gradient, Real* direction, Real* row_means, Real*
   for (double& row : rows) row /= total / static_cast<double>(shape.rows);
   const auto scale_rows = [&](std::size_t first, std::size_t last) {
     for (std::size_t r = first; r < last; ++r) {
-      for (std::size_t c = 0; c < shape.columns; ++c) {
-        const std::size_t i = r * shape.columns + c;
-        const double value = static_cast<double>(gradient[i]) / numbers.divisor;
-        direction[i] = static_cast<Real>(value / std::sqrt(rows[r] * columns[c]));
-      }
+      const std::size_t begin = r * shape.columns;
+      scale_row(gradient + begin, direction + begin, shape.columns, numbers.divisor, rows[r], columns.data());
     }
   };
   over_elements(static_cast<std::int64_t>(shape.rows), scale_rows, k_rows);
 }
 
-template <class Real>
-void direct_vector(const Real* gradient, Real* direction, Real* moments, std::size_t size, const Numbers& numbers) {
-  for (std::size_t i = 0; i < size; ++i) {
-    const double value = static_cast<double>(gradient[i]) / numbers.divisor;
-    const double moment = renewed(static_cast<double>(moments[i]), numbers.beta2, value * value + numbers.eps);
-    moments[i] = static_cast<Real>(moment);
-    direction[i] = static_cast<Real>(value / std::sqrt(without_noise(moment, numbers.noise_variance)));
-  }
-}
-
 /// Gradient over the root of the second moment, in a tensor of its own.
 at::Tensor direct_leaf(const at::Tensor& gradient, const at::Tensor& row, const at::Tensor& column,
-                       const Numbers& numbers) {
+                       const MomentNumbers& numbers) {
   at::Tensor direction = at::empty_like(gradient);
   AT_DISPATCH_FLOATING_TYPES(gradient.scalar_type(), "adafactor", [&] {
     const auto* from = gradient.const_data_ptr<scalar_t>();
@@ -139,12 +110,10 @@ at::Tensor direct_leaf(const at::Tensor& gradient, const at::Tensor& row, const 
   return direction;
 }
 
-double sum_of_squares(const at::Tensor& tensor) {
+double squared_norm(const at::Tensor& tensor) {
   double sum = 0;
   AT_DISPATCH_FLOATING_TYPES(tensor.scalar_type(), "adafactor", [&] {
-    const auto* values = tensor.const_data_ptr<scalar_t>();
-    for (std::int64_t i = 0; i < tensor.numel(); ++i)
-      sum += static_cast<double>(values[i]) * static_cast<double>(values[i]);
+    sum = sum_of_squares(tensor.const_data_ptr<scalar_t>(), static_cast<std::size_t>(tensor.numel()));
   });
   return sum;
 }
@@ -201,7 +170,7 @@ class Adafactor final : public Algorithm {
       directions.push_back(
           direct_leaf(leaf.gradient, rows[i], columns[i],
                       {.divisor = step.divisor, .beta2 = beta2, .eps = options_.eps, .noise_variance = variance}));
-      squares += sum_of_squares(directions.back());
+      squares += squared_norm(directions.back());
       count += static_cast<double>(leaf.gradient.numel());
     }
     const double clip = count > 0 ? std::max(1.0, std::sqrt(squares / count) / options_.clip) : 1;

@@ -129,7 +129,7 @@ RIPIENO_INLINE void run(const RmsRule& rule, const Block<Real>& block) {
   run_rms<false>(rule, block);
 }
 
-template <bool paired, class Real>
+template <bool paired, bool correct, class Real>
 RIPIENO_INLINE void run_adadelta(const AdadeltaRule& rule, const Block<Real>& block) {
   const auto decay = static_cast<Real>(rule.decay), share = static_cast<Real>(1 - rule.decay);
   const auto eps = static_cast<Real>(rule.eps), variance = static_cast<Real>(rule.noise_variance);
@@ -139,24 +139,26 @@ RIPIENO_INLINE void run_adadelta(const AdadeltaRule& rule, const Block<Real>& bl
   Real* __restrict moved_noise = block.slots[2];
   Real* __restrict direction = block.direction;
   const Real* __restrict squares = block.squares;
-  const bool correct = rule.correct;
   for (std::size_t i = 0; i < block.size; ++i) {
     const Real gradient = direction[i];
     const Real square = paired ? squares[i] / block.divisor : gradient * gradient;
     second[i] = decay * second[i] + share * square;
     const Real moment = paired ? positive(second[i], gradient, eps) : without_noise(second[i], variance);
-    const Real moved_moment = correct ? without_noise(moved[i], moved_noise[i]) : moved[i];
+    Real moved_moment = moved[i];
+    if constexpr (correct) moved_moment = without_noise(moved[i], moved_noise[i]);
     const Real factor = std::sqrt(moved_moment + eps) / std::sqrt(moment + eps);
     direction[i] = factor * gradient;
     moved[i] = decay * moved[i] + share * (direction[i] * direction[i]);
-    if (correct) moved_noise[i] = decay * moved_noise[i] + share * (factor * factor * step_variance);
+    if constexpr (correct) moved_noise[i] = decay * moved_noise[i] + share * (factor * factor * step_variance);
   }
 }
 
 template <class Real>
 RIPIENO_INLINE void run(const AdadeltaRule& rule, const Block<Real>& block) {
-  if (block.squares != nullptr) return run_adadelta<true>(rule, block);
-  run_adadelta<false>(rule, block);
+  if (block.squares != nullptr)
+    return rule.correct ? run_adadelta<true, true>(rule, block) : run_adadelta<true, false>(rule, block);
+  if (rule.correct) return run_adadelta<false, true>(rule, block);
+  run_adadelta<false, false>(rule, block);
 }
 
 template <class Real>
