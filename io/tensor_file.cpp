@@ -91,8 +91,14 @@ void create_empty(const std::filesystem::path& path, Readers readers) {
   if (fd.get() < 0) throw DataError("cannot write " + path.string(), std::strerror(errno));
 }
 
+std::uint64_t total_bytes(std::span<const NamedTensor> tensors) {
+  std::uint64_t total = 0;
+  for (const NamedTensor& tensor : tensors) total += tensor.bytes.size();
+  return total;
+}
+
 void write_contents(const std::filesystem::path& path, const TextAttributes& attributes,
-                    std::span<const NamedTensor> tensors, const std::string& checksum) {
+                    std::span<const NamedTensor> tensors, const std::string& checksum, WritePace* pace) {
   const hdf5::Session session;
   const hdf5::Properties access = hdf5::file_access();
   H5Pset_alignment(access.get(), k_aligned_bytes, UncachedWriter::k_alignment);
@@ -105,7 +111,8 @@ void write_contents(const std::filesystem::path& path, const TextAttributes& att
   std::vector<Extent> extents;
   for (const NamedTensor& tensor : tensors) extents.push_back(place_tensor(file.get(), tensor, path));
   if (!file.reset()) throw DataError("cannot write " + path.string(), hdf5::last_error());
-  UncachedWriter writer(path);
+  if (pace != nullptr) pace->begin(total_bytes(tensors));
+  UncachedWriter writer(path, pace);
   for (const auto& [offset, bytes] : extents) writer.write(offset, bytes);
 }
 
@@ -203,7 +210,7 @@ void check_structure(const std::filesystem::path& path) {
 }  // namespace
 
 void write_tensor_file(const std::filesystem::path& path, const TextAttributes& attributes,
-                       std::span<const NamedTensor> tensors, Readers readers, Overwrite overwrite) {
+                       std::span<const NamedTensor> tensors, Readers readers, Overwrite overwrite, WritePace* pace) {
   if (attributes.contains(k_checksum)) throw UsageError("an attribute is called sha256", "that is the checksum's name");
   std::map<std::string, const NamedTensor*> sorted;
   for (const NamedTensor& tensor : tensors) sorted[tensor.name] = &tensor;
@@ -215,7 +222,7 @@ void write_tensor_file(const std::filesystem::path& path, const TextAttributes& 
   ::unlink(temporary.c_str());  // of a writer that was killed
   create_empty(temporary, readers);
   try {
-    write_contents(temporary, attributes, tensors, checksum.finish());
+    write_contents(temporary, attributes, tensors, checksum.finish(), pace);
     sync_to_disk(temporary);
     give_name(temporary, path, overwrite);
   } catch (...) {

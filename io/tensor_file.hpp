@@ -8,6 +8,7 @@
 #include <ripieno/accounting/base/error.hpp>
 #include <ripieno/io/dtype.hpp>
 #include <ripieno/io/file.hpp>
+#include <ripieno/io/write_pace.hpp>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -53,11 +54,12 @@ using TextAttributes = std::map<std::string, std::string>;
 /// Writes the arrays as contiguous little-endian datasets of those names at the root of a new HDF5 file, with text
 /// attributes on the root and, as attribute `sha256`, a checksum over all of it: names, shapes, types and elements. The
 /// file is there whole and durably, or not at all; equal arguments give equal bytes. Large arrays are
-/// written past the page cache, so that a ledger's record on the same disk never waits behind gigabytes. DataError when
-/// it cannot be written; UsageError when a shape does not fit its values, or an attribute is called sha256.
+/// written past the page cache and, with a `pace`, no faster than that, so that a ledger's record on the same disk
+/// never waits behind gigabytes. DataError when it cannot be written; UsageError when a shape does not fit its values,
+/// or an attribute is called sha256.
 void write_tensor_file(const std::filesystem::path& path, const TextAttributes& attributes,
                        std::span<const NamedTensor> tensors, Readers readers = Readers::everyone,
-                       Overwrite overwrite = Overwrite::refuse);
+                       Overwrite overwrite = Overwrite::refuse, WritePace* pace = nullptr);
 
 /// An array read from a file.
 struct StoredTensor {

@@ -14,17 +14,17 @@ namespace {
 
 constexpr std::size_t k_block = UncachedWriter::k_alignment;
 constexpr std::size_t k_buffer_bytes = std::size_t{256} << 10;  // what a record of the ledger waits for at most
-constexpr std::size_t k_most_dirty_bytes = std::size_t{4} << 20;
 
 }  // namespace
 
 void UncachedWriter::Free::operator()(std::byte* memory) const noexcept { std::free(memory); }
 
-UncachedWriter::UncachedWriter(const std::filesystem::path& path)
+UncachedWriter::UncachedWriter(const std::filesystem::path& path, WritePace* pace)
     : path_(path),
       cached_(::open(path.c_str(), O_WRONLY | O_CLOEXEC)),
       direct_(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_DIRECT)),
-      buffer_(static_cast<std::byte*>(std::aligned_alloc(k_block, k_buffer_bytes))) {
+      buffer_(static_cast<std::byte*>(std::aligned_alloc(k_block, k_buffer_bytes))),
+      pace_(pace) {
   if (!cached_.is_open()) fail();
   if (!buffer_) throw std::bad_alloc();
 }
@@ -44,33 +44,39 @@ void UncachedWriter::write_past_cache(std::uint64_t& offset, std::span<const std
   while (bytes.size() >= k_block) {
     const std::size_t size = std::min(bytes.size(), k_buffer_bytes) / k_block * k_block;
     std::memcpy(buffer_.get(), bytes.data(), size);
-    const ssize_t written = ::pwrite(direct_.get(), buffer_.get(), size, static_cast<off_t>(offset));
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0 && errno == EINVAL) {  // blocks of another size
+    const ssize_t taken = ::pwrite(direct_.get(), buffer_.get(), size, static_cast<off_t>(offset));
+    if (taken < 0 && errno == EINTR) continue;
+    if (taken < 0 && errno == EINVAL) {  // blocks of another size
       direct_ = UniqueFd();
       return;
     }
-    if (written <= 0) fail();
-    const auto whole = static_cast<std::size_t>(written) / k_block * k_block;
+    if (taken <= 0) fail();
+    const auto whole = static_cast<std::size_t>(taken) / k_block * k_block;
     if (whole == 0) return;
     offset += whole;
     bytes = bytes.subspan(whole);
+    written(whole);
   }
 }
 
 void UncachedWriter::write_through_cache(std::uint64_t offset, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    const std::size_t size = std::min(bytes.size(), k_most_dirty_bytes - dirty_);
-    const ssize_t written = ::pwrite(cached_.get(), bytes.data(), size, static_cast<off_t>(offset));
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) fail();
-    bytes = bytes.subspan(static_cast<std::size_t>(written));
-    offset += static_cast<std::uint64_t>(written);
-    dirty_ += static_cast<std::size_t>(written);
-    if (dirty_ < k_most_dirty_bytes) continue;
-    if (::fdatasync(cached_.get()) != 0) fail();
-    dirty_ = 0;
+    const std::size_t size = std::min(bytes.size(), WritePace::k_piece_bytes - unsynced_);
+    const ssize_t taken = ::pwrite(cached_.get(), bytes.data(), size, static_cast<off_t>(offset));
+    if (taken < 0 && errno == EINTR) continue;
+    if (taken <= 0) fail();
+    bytes = bytes.subspan(static_cast<std::size_t>(taken));
+    offset += static_cast<std::uint64_t>(taken);
+    written(static_cast<std::size_t>(taken));
   }
+}
+
+void UncachedWriter::written(std::size_t bytes) {
+  unsynced_ += bytes;
+  if (unsynced_ < WritePace::k_piece_bytes) return;
+  if (::fdatasync(cached_.get()) != 0) fail();
+  if (pace_ != nullptr) pace_->rest_after(unsynced_);
+  unsynced_ = 0;
 }
 
 void UncachedWriter::fail() const {

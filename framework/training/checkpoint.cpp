@@ -159,7 +159,8 @@ CheckpointFolder::CheckpointFolder(std::filesystem::path folder, int keep) : fol
   if (keep < 1) throw UsageError("--keep is " + std::to_string(keep), "at least one checkpoint must stay");
 }
 
-void CheckpointFolder::write(const Checkpoint& checkpoint, const io::StagingFolder& staging) const {
+void CheckpointFolder::write(const Checkpoint& checkpoint, const io::StagingFolder& staging,
+                             io::WritePace& pace) const {
   std::filesystem::create_directories(folder_);
   TensorArrays tensors;
   tensors.add("params.", checkpoint.state.params);
@@ -185,7 +186,7 @@ void CheckpointFolder::write(const Checkpoint& checkpoint, const io::StagingFold
     add_noise_attributes(*checkpoint.state.correlated, attributes);
   }
   staging.publish(path, io::Overwrite::replace, [&](const std::filesystem::path& made) {
-    io::write_tensor_file(made, attributes, tensors.arrays(), io::Readers::owner_only);
+    io::write_tensor_file(made, attributes, tensors.arrays(), io::Readers::owner_only, io::Overwrite::refuse, &pace);
   });
   const std::vector<std::filesystem::path> all = files();
   for (std::size_t i = static_cast<std::size_t>(keep_); i < all.size(); ++i) std::filesystem::remove(all[i]);

@@ -7,6 +7,7 @@
 #include <ripieno/framework/random/run_secret.hpp>
 #include <ripieno/framework/training/step.hpp>
 #include <ripieno/io/staging_folder.hpp>
+#include <ripieno/io/write_pace.hpp>
 #include <string>
 
 namespace ripieno {
@@ -28,9 +29,10 @@ class CheckpointFolder {
   /// `keep` newest checkpoints survive; at least one.
   CheckpointFolder(std::filesystem::path folder, int keep);
 
-  /// Writes the checkpoint whole and durably, then removes the ones that are too many. A checkpoint of the same step is
-  /// replaced. DataError when the disk refuses, PrivacyError when another process has taken the run over.
-  void write(const Checkpoint& checkpoint, const io::StagingFolder& staging) const;
+  /// Writes the checkpoint whole and durably, no faster than `pace`, then removes the ones that are too many. A
+  /// checkpoint of the same step is replaced. DataError when the disk refuses, PrivacyError when another process has
+  /// taken the run over.
+  void write(const Checkpoint& checkpoint, const io::StagingFolder& staging, io::WritePace& pace) const;
 
   /// The newest checkpoint that is whole; damaged ones are passed over with a warning. `like` has the structure and
   /// shapes of the state; DataError when the checkpoint has others.

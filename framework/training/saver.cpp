@@ -27,7 +27,9 @@ CheckpointSaver::CheckpointSaver(const TrainConfig& config, RunSecret secret, Ru
       last_time_(Clock::now()) {}
 
 CheckpointSaver::~CheckpointSaver() {
-  if (writing_.valid()) writing_.wait();
+  if (!writing_.valid()) return;
+  pace_->hurry();
+  writing_.wait();
 }
 
 bool CheckpointSaver::due(std::int64_t steps_done) const {
@@ -49,10 +51,11 @@ void CheckpointSaver::save(const TrainingState& state, const Ledger& ledger) {
       .ledger_head = ledger.head(),
       .ledger_bytes = ledger.bytes()};
   if (auto& noise = checkpoint.state.correlated) noise->buffers = noise->buffers.clone();
+  pace_ = std::make_unique<io::WritePace>();
   writing_ = std::async(std::launch::async, [this, &staging = ledger.staging(), checkpoint = std::move(checkpoint)] {
     make_way_for_steps();
     const auto start = Clock::now();
-    folder_.write(checkpoint, staging);
+    folder_.write(checkpoint, staging, *pace_);
     const double taken_s = std::chrono::duration<double>(Clock::now() - start).count();
     longest_write_s_ = std::max(longest_write_s_.load(), taken_s);
   });
@@ -63,7 +66,9 @@ bool CheckpointSaver::writing() const {
 }
 
 void CheckpointSaver::wait() {
-  if (writing_.valid()) writing_.get();
+  if (!writing_.valid()) return;
+  pace_->hurry();
+  writing_.get();
 }
 
 }  // namespace ripieno

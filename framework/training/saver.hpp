@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <future>
+#include <memory>
 #include <ripieno/framework/training/checkpoint.hpp>
 #include <ripieno/framework/training/config.hpp>
 #include <string>
@@ -22,11 +23,12 @@ class CheckpointSaver {
   /// Copies the state and writes it in the background. `ledger` stands at the state's last record and outlives this
   /// object. Rethrows what went wrong with the checkpoint before.
   void save(const TrainingState& state, const Ledger& ledger);
-  /// Returns once the last checkpoint is on the disk; rethrows what went wrong.
+  /// Returns once the last checkpoint is on the disk, which from now on is written as fast as the disk can; rethrows
+  /// what went wrong.
   void wait();
   /// Whether the last checkpoint is still on its way to the disk.
   [[nodiscard]] bool writing() const;
-  /// How long the slowest checkpoint so far took to write.
+  /// How long the slowest checkpoint so far took to write, rests included.
   [[nodiscard]] double longest_write_s() const { return longest_write_s_; }
 
  private:
@@ -39,6 +41,7 @@ class CheckpointSaver {
   bool writes_;
   Clock::time_point last_time_;
   std::atomic<double> longest_write_s_ = 0;
+  std::unique_ptr<io::WritePace> pace_;  // of the last checkpoint
   std::future<void> writing_;
 };
 

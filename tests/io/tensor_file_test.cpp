@@ -123,6 +123,48 @@ TEST_F(TensorFileTest, LargeTensorsAreWrittenInPieces) {
   const TensorFile file = read_tensor_file(folder_ / "t.h5");
   EXPECT_EQ(file.tensors.at("b").values<float>(), large);
   EXPECT_TRUE(file.tensors.at("c").bytes.empty());
+
+  using Seconds = std::chrono::duration<double>;
+  WritePace pace;
+  const auto start = std::chrono::steady_clock::now();
+  write_tensor_file(folder_ / "slow.h5", {}, tensors, Readers::everyone, Overwrite::refuse, &pace);
+  EXPECT_GE(Seconds(std::chrono::steady_clock::now() - start).count(), 0.16)
+      << "four whole pieces of 4 MiB at 100 MB/s";
+  EXPECT_TRUE(test::read_text(folder_ / "slow.h5") == test::read_text(folder_ / "t.h5"));
+}
+
+/// Seconds that a rest after `bytes` takes in a file of `file_bytes`.
+double rest_s(WritePace& pace, std::uint64_t file_bytes, std::size_t bytes) {
+  pace.begin(file_bytes);
+  const auto start = std::chrono::steady_clock::now();
+  pace.rest_after(bytes);
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+TEST(WritePaceTest, SmallFilesGoGentlyAndLargeOnesLastTwentySeconds) {
+  WritePace pace;
+  EXPECT_GE(rest_s(pace, 1'000'000'000, 5'000'000), 0.049) << "100 MB/s";
+  EXPECT_GE(rest_s(pace, 20'000'000'000, 50'000'000), 0.049) << "1 GB/s";
+}
+
+TEST(WritePaceTest, ARestIsAsLongAsThePieceTook) {
+  WritePace pace;
+  pace.begin(1);
+  std::this_thread::sleep_for(std::chrono::milliseconds(60));
+  const auto start = std::chrono::steady_clock::now();
+  pace.rest_after(1);
+  EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(60));
+}
+
+TEST(WritePaceTest, WhoWaitsForTheFileEndsTheRest) {
+  WritePace pace;
+  std::thread waiting([&pace] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    pace.hurry();
+  });
+  EXPECT_LT(rest_s(pace, 0, 6'000'000'000), 50) << "not the minute that it would take";
+  waiting.join();
+  EXPECT_LT(rest_s(pace, 0, 6'000'000'000), 50) << "nor later";
 }
 
 TEST_F(TensorFileTest, DamagedMetadataIsAnErrorAndNoCrash) {
