@@ -72,6 +72,7 @@ class DataLoader::Prefetcher {
     auto [x, y] = shard_.dataset->gather(ids);
     check_rows(x, rows, "the dataset");
     check_rows(y, rows, "the dataset");
+    if (options_.augmentation) x = (*options_.augmentation)(x, ids, step);
     if (options_.transform) {
       x = options_.transform(std::move(x));
       check_rows(x, rows, "the transform");

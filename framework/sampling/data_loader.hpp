@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 
+#include <ripieno/framework/sampling/augmentation.hpp>
 #include <ripieno/framework/sampling/batch.hpp>
 #include <ripieno/framework/sampling/poisson.hpp>
 #include <ripieno/framework/sampling/shard.hpp>
@@ -21,8 +22,10 @@ struct DataLoaderOptions {
   /// Bytes of batches made ahead; one that is larger is made when it is asked for. Its examples are read from the disk
   /// into the page cache all the same.
   std::int64_t memory_budget = std::int64_t{1} << 30;
-  /// Applied to every x in the loader's thread, without autograd, also to the x [0, ...] of an empty draw. It must
-  /// treat every example by itself, and keep the first dimension.
+  /// Makes x [n, views, ...] of the x [n, ...] of each batch.
+  std::optional<Augmentation> augmentation = {};
+  /// Applied to every x, after augmentation, in the loader's thread, without autograd, also to the x [0, ...] of an
+  /// empty draw. It must treat every example by itself, and keep the first dimension.
   std::function<at::Tensor(at::Tensor x)> transform = {};
 };
 

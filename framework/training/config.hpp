@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <ripieno/accounting/ledger/clipping_plan.hpp>
+#include <ripieno/framework/sampling/augmentation.hpp>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,7 @@ struct TrainConfig {
   std::string io = "auto";
   std::string verify = "auto";
   std::optional<std::filesystem::path> stage_to;
+  AugmentationOptions augmentation;  ///< its seed is `seed`
   // model
   std::string model = "linear";
   std::map<std::string, std::string> model_args;

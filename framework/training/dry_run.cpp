@@ -54,7 +54,8 @@ Batch made_up_batch(const PrivacyPlan& plan, const RunInputs& inputs) {
   const auto [x, y] = ShardDataset(inputs.train).gather({});
   Batch batch{.x = zeros_like(x), .y = zeros_like(y), .ids = std::vector<std::int64_t>(static_cast<std::size_t>(size))};
   std::iota(batch.ids.begin(), batch.ids.end(), 0);
-  if (inputs.model.feature_map) batch.x = inputs.model.feature_map(batch.x);
+  if (inputs.augmentation) batch.x = (*inputs.augmentation)(batch.x, batch.ids, 0);
+  if (const auto map = training_map(inputs)) batch.x = map(batch.x);
   return batch;
 }
 

@@ -1,6 +1,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <array>
 #include <cmath>
 #include <ripieno/accounting/base/error.hpp>
 #include <ripieno/accounting/base/log.hpp>
@@ -92,13 +93,48 @@ void check_fit(const RunInputs& inputs, at::Device device) {
                      "the dataset has " + std::to_string(inputs.train->num_classes()) + " classes");
 }
 
+/// UsageError for options that say nothing together, or data without images.
+std::optional<Augmentation> augmentation_of(const TrainConfig& config, std::shared_ptr<const io::ShardSet> train) {
+  AugmentationOptions options = config.augmentation;
+  if (!options.flip && options.shift == 0) {
+    if (options.views == 1) return std::nullopt;
+    throw UsageError("--augment-views " + std::to_string(options.views), "all views of an example would be the same",
+                     "add --augment-flip or --augment-shift PIXELS");
+  }
+  options.seed = config.seed;
+  const Augmentation augmentation(options);
+  (void)augmentation(ShardDataset(std::move(train)).gather({}).first, {}, 0);
+  return augmentation;
+}
+
+/// The mean of the loss [n] over views, for batches whose x is [n, views, ...].
+LossFn mean_over_views(LossFn loss) {
+  return [loss = std::move(loss)](const PyTree& params, std::span<const at::Tensor> batch) {
+    const std::int64_t n = batch[0].size(0), views = batch[0].size(1);
+    const std::array all{batch[0].flatten(0, 1), batch[1].repeat_interleave(views, 0)};
+    return loss(params, all).view({n, views}).mean(1);
+  };
+}
+
 }  // namespace
 
+std::function<at::Tensor(at::Tensor)> training_map(const RunInputs& inputs) {
+  const auto& map = inputs.model.feature_map;
+  if (!map || !inputs.augmentation) return map;
+  return [map](const at::Tensor& x) {
+    const at::Tensor features = map(x.flatten(0, 1));
+    std::vector<std::int64_t> sizes = x.sizes().slice(0, 2).vec();
+    sizes.insert(sizes.end(), features.sizes().begin() + 1, features.sizes().end());
+    return features.view(sizes);
+  };
+}
+
 LossFn loss_of(const RunInputs& inputs) {
-  return [forward = inputs.precision == "bf16" ? in_bfloat16(inputs.model.forward) : inputs.model.forward,
-          loss = inputs.objective.loss](const PyTree& params, std::span<const at::Tensor> batch) {
+  LossFn of_images = [forward = inputs.precision == "bf16" ? in_bfloat16(inputs.model.forward) : inputs.model.forward,
+                      loss = inputs.objective.loss](const PyTree& params, std::span<const at::Tensor> batch) {
     return loss(forward(params, batch[0]), batch[0], batch[1]);
   };
+  return inputs.augmentation ? mean_over_views(std::move(of_images)) : of_images;
 }
 
 RunInputs open_inputs(const TrainConfig& config, const ModelFactory& make_model, at::Device device) {
@@ -116,6 +152,7 @@ RunInputs open_inputs(const TrainConfig& config, const ModelFactory& make_model,
   inputs.objective =
       train.has_sequences() ? make_sequence_objective(config.loss, train.pad_id()) : make_objective(config.loss);
   std::tie(inputs.model, inputs.initial_ledger_head) = model_for(config, *inputs.train, make_model, device);
+  inputs.augmentation = augmentation_of(config, inputs.train);
   check_fit(inputs, device);
   if (train.has_sequences()) check_padding(inputs, device);
   return inputs;

@@ -7,6 +7,7 @@
 #include <ripieno/framework/clipping/engine.hpp>
 #include <ripieno/framework/models/model.hpp>
 #include <ripieno/framework/models/objective.hpp>
+#include <ripieno/framework/sampling/augmentation.hpp>
 #include <ripieno/framework/training/config.hpp>
 #include <ripieno/framework/training/trainer.hpp>
 #include <ripieno/io/shard_set.hpp>
@@ -21,11 +22,16 @@ struct RunInputs {
   std::string precision = "fp32";  ///< of the forward pass in training
   Model model;
   Objective objective;
+  std::optional<Augmentation> augmentation;  ///< of training examples, whose batches are then [n, views, ...]
   /// Of the run whose parameters --init-from took; that run may have cost the same people privacy.
   std::optional<std::string> initial_ledger_head;
 };
 
-/// The loss that the run minimises, as a function of the trained parameters and a batch {x, y}.
+/// The model's feature map, for x [n, views, ...] where there is augmentation; empty where the model has none.
+[[nodiscard]] std::function<at::Tensor(at::Tensor x)> training_map(const RunInputs& inputs);
+
+/// The loss that the run minimises, as a function of the trained parameters and a batch {x, y}. With augmentation, x is
+/// [n, views, ...] and an example's loss the mean over its views.
 [[nodiscard]] LossFn loss_of(const RunInputs& inputs);
 
 /// Opens the datasets and makes the model, from its file when --model names one, and tries it on two examples of

@@ -37,7 +37,11 @@ void add_data(cli::Options& options, TrainConfig& config) {
       .add_choice("io", config.io, {"auto", "mmap", "pread"},
                   "how examples are read; auto: pread on network file systems, mmap elsewhere")
       .add("stage-to", config.stage_to, "DIR", "copy the data to this local folder first, and read the copy")
-      .add_choice("verify", config.verify, {"auto", "open", "full"}, "how much of the data is read before training");
+      .add_choice("verify", config.verify, {"auto", "open", "full"}, "how much of the data is read before training")
+      .add("augment-views", config.augmentation.views, "K",
+           "average the loss of an example over so many random views of it, before its gradient is clipped")
+      .add("augment-flip", config.augmentation.flip, "", "one view in two is flipped sideways")
+      .add("augment-shift", config.augmentation.shift, "PIXELS", "views are moved by at most so many pixels");
 }
 
 void add_model(cli::Options& options, TrainConfig& config, std::vector<std::string>& arguments) {

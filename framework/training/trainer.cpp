@@ -62,6 +62,7 @@ std::string setup_of(const TrainConfig& config, const RunInputs& inputs) {
                    {"engine", config.engine},
                    {"memory_budget", config.memory_budget_mib},
                    {"precision", config.precision},
+                   {"augmentation", {config.augmentation.views, config.augmentation.flip, config.augmentation.shift}},
                    {"threads", at::get_num_threads()},
                    {"versions", versions()},
                    {"initial", inputs.initial_ledger_head.value_or("")}};
@@ -123,9 +124,9 @@ void require_same_model(const Communicator& communicator, const Model& model) {
 }
 
 /// The loader's transform: the model's feature map, then a copy from which the device can be filled beside other work.
-std::function<at::Tensor(at::Tensor)> transform_of(const Model& model, const std::optional<DeviceRun>& device) {
-  if (!device) return model.feature_map;
-  return [map = model.feature_map, to = device->device()](at::Tensor x) {
+std::function<at::Tensor(at::Tensor)> transform_of(const RunInputs& inputs, const std::optional<DeviceRun>& device) {
+  if (!device) return training_map(inputs);
+  return [map = training_map(inputs), to = device->device()](at::Tensor x) {
     return in_page_locked_memory(map ? map(std::move(x)) : x, to);
   };
 }
@@ -230,8 +231,9 @@ ExitCode train(const Runtime& runtime, const TrainConfig& config, const ModelFac
                   .slices = slices ? &*slices : nullptr,
                   .device = device ? &*device : nullptr};
   if (state.clipping) state.clipping->key = secret.key("clipped count");
-  DataLoader loader(shard, make_sampler(shard, plan, make_run_keys(pattern).sampling),
-                    {.first_step = state.step(), .transform = transform_of(inputs.model, device)});
+  DataLoader loader(
+      shard, make_sampler(shard, plan, make_run_keys(pattern).sampling),
+      {.first_step = state.step(), .augmentation = inputs.augmentation, .transform = transform_of(inputs, device)});
   TimeLimit time_limit;
   CheckpointSaver saver(config, secret, pattern, setup, speaks);
   Progress progress("step", plan.steps(), speaks && !config.quiet);

@@ -18,7 +18,8 @@ class RunOptionsTest : public TrainTest {
   std::string command(const std::string& name, std::map<std::string, std::string> changes = {}) const {
     changes.try_emplace("insecure-seed", "6");
     changes.try_emplace("threads", "1");
-    return train() + "--data " + data_ + small(changes) + " --out " + out(name);
+    changes.try_emplace("data", data_);
+    return train() + small(changes) + " --out " + out(name);
   }
 
   [[nodiscard]] ledger::Ledger book(const std::string& name) const { return ledger::read(out(name) + "/ledger.jsonl"); }
@@ -102,6 +103,26 @@ TEST_F(RunOptionsTest, ARunStartsFromTheParametersOfAModelAndNamesItsLedger) {
   EXPECT_THAT(other.output, HasSubstr("another shape"));
   const Outcome wrong = run(command("d", {{"init-from", out("a/result.json")}}));
   EXPECT_EQ(wrong.code, static_cast<int>(ExitCode::data)) << wrong.output;
+}
+
+TEST_F(RunOptionsTest, ViewsOfImagesAreTheSameAfterAResumeAndCostNoPrivacy) {
+  example_shape_ = {1, 2, 2};
+  const std::string images = dataset("images", 400);
+  const auto views = [&](const std::string& name, const std::string& shift) {
+    return command(name, {{"augment-views", "4"},
+                          {"augment-flip", ""},
+                          {"augment-shift", shift},
+                          {"steps", "800"},
+                          {"checkpoint-every", "40"},
+                          {"data", images}});
+  };
+  ASSERT_EQ(interrupted(views("a", "1"), "a", "USR1").code, 85);
+  ASSERT_EQ(run(views("a", "1")).code, 0);
+  ASSERT_EQ(run(views("b", "1")).code, 0);
+  ASSERT_EQ(run(views("c", "0")).code, 0);
+  EXPECT_EQ(tensors("a/model.h5"), tensors("b/model.h5"));
+  EXPECT_NE(tensors("b/model.h5"), tensors("c/model.h5"));
+  EXPECT_EQ(result("b")["epsilon"], result("c")["epsilon"]) << "views cost no privacy";
 }
 
 TEST_F(RunOptionsTest, ADryRunTellsThePlanAndWritesNothing) {

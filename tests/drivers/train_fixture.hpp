@@ -84,7 +84,7 @@ class TrainTest : public ::testing::Test {
     spec.created = "2026-01-01T00:00:00Z";
     spec.privacy_unit = is_public ? io::PrivacyUnit::public_data : io::PrivacyUnit::example;
     spec.dtype = io::DType::f32;
-    spec.example_shape = {k_features};
+    spec.example_shape = example_shape_;
     spec.num_classes = 3;
     spec.num_shards = 2;
     spec.check_values = false;
@@ -161,6 +161,7 @@ class TrainTest : public ::testing::Test {
   }
 
   fs::path folder_;
+  std::vector<std::int64_t> example_shape_{k_features};  ///< of the datasets; another with as many values
 };
 
 }  // namespace ripieno::test
