@@ -22,7 +22,7 @@ COMMAND = re.compile(r"\b(?:ripieno-(?:train|dataset|privacy)|mpiexec|mpirun|sba
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]*")
 # Options that pages name by themselves and that belong to benchmarks, or to programs of others.
 FOREIGN = {"--array", "--build", "--cold", "--component", "--config", "--cpus-per-task", "--cuda", "--dependency", "--fit",
-           "--gpus-per-node", "--gpus-per-task", "--help", "--install", "--mpi", "--nodes", "--ntasks-per-node",
+           "--gpus-per-node", "--gpus-per-task", "--help", "--install", "--mpi", "--nodes", "--ntasks-per-node", "--only",
            "--oversubscribe", "--prefix", "--preset", "--requeue", "--signal", "--strategies", "--target", "--tests"}
 
 
