@@ -15,6 +15,8 @@ find_package(CUDAToolkit REQUIRED)
 find_package(NCCL 2.18 REQUIRED)
 
 # Nothing refers to libtorch_cuda: it registers its kernels when it is loaded. Its own libraries it finds by its RPATH.
+# Whoever uses Torch links these and sees no header of theirs: so nearly every file compiles as in the cpu preset, and
+# ccache has it.
 find_library(TORCH_CUDA_LIB torch_cuda PATHS ${TORCH_DIR}/lib NO_DEFAULT_PATH)
 find_library(TORCH_C10_CUDA_LIB c10_cuda PATHS ${TORCH_DIR}/lib NO_DEFAULT_PATH)
 if(NOT TORCH_CUDA_LIB OR NOT TORCH_C10_CUDA_LIB)
@@ -24,4 +26,4 @@ add_library(TorchWheel::c10_cuda SHARED IMPORTED)
 set_target_properties(TorchWheel::c10_cuda PROPERTIES IMPORTED_LOCATION ${TORCH_C10_CUDA_LIB})
 target_link_libraries(TorchWheel::c10_cuda INTERFACE TorchWheel::c10 CUDA::cudart)
 target_link_libraries(TorchWheel::cpu INTERFACE
-  -Wl,--no-as-needed ${TORCH_CUDA_LIB} -Wl,--as-needed TorchWheel::c10_cuda NCCL::nccl)
+  -Wl,--no-as-needed ${TORCH_CUDA_LIB} -Wl,--as-needed $<LINK_ONLY:TorchWheel::c10_cuda> $<LINK_ONLY:NCCL::nccl>)

@@ -1,22 +1,7 @@
 #pragma once
 
 #include <cstdint>
-
-#if defined(__CUDACC__)
-#define RIPIENO_HOST_DEVICE __host__ __device__ __forceinline__
-#else
-#define RIPIENO_HOST_DEVICE inline __attribute__((always_inline))
-#endif
-#if defined(__CUDA_ARCH__)
-#define RIPIENO_UNROLL _Pragma("unroll")
-#define RIPIENO_NO_UNROLL _Pragma("unroll 1")
-#elif defined(__CUDACC__)  // its host pass knows neither
-#define RIPIENO_UNROLL
-#define RIPIENO_NO_UNROLL
-#else
-#define RIPIENO_UNROLL _Pragma("GCC unroll 16")
-#define RIPIENO_NO_UNROLL _Pragma("GCC unroll 1")
-#endif
+#include <ripieno/accounting/base/host_device.hpp>
 
 namespace ripieno::chacha {
 

@@ -79,7 +79,7 @@ void add_noise_on_device_(const at::Tensor& leaf, const Source& source, std::uin
 // leaf: contiguous; element 0 takes the deviate at `position`.
 void add_noise_(const at::Tensor& leaf, const Source& source, std::uint64_t position, double stddev) {
   const auto size = static_cast<std::size_t>(leaf.numel());
-  if (leaf.is_cuda()) return add_noise_on_device_(leaf, source, position, stddev);
+  if (!leaf.is_cpu()) return add_noise_on_device_(leaf, source, position, stddev);
   if (leaf.scalar_type() == at::kFloat) {
     add_normal(std::span(leaf.mutable_data_ptr<float>(), size), source.key, source.step, position, stddev,
                source.threads);

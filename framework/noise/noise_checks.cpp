@@ -22,10 +22,8 @@ void check_leaf(const at::Tensor& leaf, const std::string& path, double stddev, 
                      "rounding to that type would change the released sum after it was bounded",
                      "sum gradients in float32 or float64");
   }
-  if (!leaf.is_cpu() && !(leaf.is_cuda() && devices == NoiseDevices::cpu_and_cuda)) {
-    throw UsageError(name + " is on device " + leaf.device().str(),
-                     devices == NoiseDevices::cpu ? "noise of this kind is made on the CPU"
-                                                  : "noise is made on CPUs and CUDA devices",
+  if (!leaf.is_cpu() && devices == NoiseDevices::cpu) {
+    throw UsageError(name + " is on device " + leaf.device().str(), "noise of this kind is made on the CPU",
                      "move it there first");
   }
   const Range& range = leaf.scalar_type() == at::kFloat ? k_float_range : k_double_range;

@@ -10,7 +10,8 @@
 
 namespace ripieno::optim {
 
-/// One leaf of a step, in contiguous tensors of one dtype, float32 or float64, on the CPU.
+/// One leaf of a step, in contiguous tensors of one dtype, float32 or float64, on the CPU or, where
+/// the algorithm couples no elements, on one CUDA device.
 struct Leaf {
   at::Tensor gradient;        ///< before it is divided
   at::Tensor squares;         ///< the second moment's own stream, before it is divided; undefined unless a pair is fed

@@ -4,8 +4,10 @@
 #include <ATen/Parallel.h>
 
 #include <ripieno/accounting/base/error.hpp>
+#include <ripieno/framework/core/device_stream.hpp>
 #include <ripieno/framework/core/portable_math.hpp>
 #include <ripieno/framework/optim/algorithm.hpp>
+#include <ripieno/framework/optim/device_kernels.hpp>
 #include <ripieno/framework/optim/element_kernels.hpp>
 #include <ripieno/framework/optim/parallel.hpp>
 #include <utility>
@@ -26,6 +28,10 @@ Real* elements(const at::Tensor& tensor) {
 /// average = (1 - weight) average + weight (params + updates)
 void take_in(const at::Tensor& average, const at::Tensor& params, const at::Tensor& updates, double weight) {
   AT_DISPATCH_FLOATING_TYPES(average.scalar_type(), "average", [&] {
+    if (!average.is_cpu()) {
+      return average_on_device(elements<scalar_t>(average), elements<scalar_t>(params), elements<scalar_t>(updates),
+                               weight, static_cast<std::size_t>(average.numel()), current_stream(average.device()));
+    }
     over_elements(average.numel(), [&](std::size_t begin, std::size_t end) {
       average_elements(elements<scalar_t>(average), elements<scalar_t>(params), elements<scalar_t>(updates), weight,
                        begin, end);
@@ -35,6 +41,11 @@ void take_in(const at::Tensor& average, const at::Tensor& params, const at::Tens
 
 void interpolate(const at::Tensor& z, const at::Tensor& x, const Leaf& leaf, double weight) {
   AT_DISPATCH_FLOATING_TYPES(z.scalar_type(), "schedule_free", [&] {
+    if (!z.is_cpu()) {
+      return interpolate_on_device(elements<scalar_t>(z), elements<scalar_t>(x), elements<scalar_t>(leaf.params),
+                                   elements<scalar_t>(leaf.updates), weight, static_cast<std::size_t>(z.numel()),
+                                   current_stream(z.device()));
+    }
     over_elements(z.numel(), [&](std::size_t begin, std::size_t end) {
       interpolate_elements(elements<scalar_t>(z), elements<scalar_t>(x), elements<scalar_t>(leaf.params),
                            elements<scalar_t>(leaf.updates), weight, begin, end);

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <ripieno/accounting/base/error.hpp>
 #include <ripieno/accounting/base/text.hpp>
+#include <ripieno/framework/core/device_stream.hpp>
+#include <ripieno/framework/optim/device_kernels.hpp>
 #include <ripieno/framework/optim/parallel.hpp>
 #include <utility>
 
@@ -37,6 +39,10 @@ auto dispatch(const Leaf& leaf, const std::vector<at::Tensor>& slots, F f) {
 void step_leaf(const ElementRule& rule, const Shaping& shaping, const Leaf& leaf,
                const std::vector<at::Tensor>& slots) {
   dispatch(leaf, slots, [&](const auto& elements) {
+    if (!leaf.gradient.is_cpu()) {
+      const auto size = static_cast<std::size_t>(leaf.gradient.numel());
+      return step_on_device(rule, shaping, elements, size, current_stream(leaf.gradient.device()));
+    }
     over_elements(leaf.gradient.numel(),
                   [&](std::size_t begin, std::size_t end) { step_elements(rule, shaping, elements, begin, end); });
   });

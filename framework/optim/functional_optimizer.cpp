@@ -17,8 +17,13 @@ at::Tensor operand(const at::Tensor& tensor, at::ScalarType dtype) { return tens
 /// Checks the trees of one step against the gradient.
 class Checks {
  public:
-  Checks(std::string optimizer, const PyTree& gradient)
-      : optimizer_(std::move(optimizer)), gradient_(gradient), leaves_(gradient.leaves()) {
+  Checks(const Algorithm& algorithm, const PyTree& gradient)
+      : optimizer_(algorithm.name()), gradient_(gradient), leaves_(gradient.leaves()) {
+    if (!leaves_.empty()) device_ = leaves_.front().device();
+    if (!device_.is_cpu() && !algorithm.coupling().empty()) {
+      throw UsageError(optimizer_ + " cannot update tensors on " + device_.str(), algorithm.coupling(),
+                       "move them to the CPU first");
+    }
     require_fit(gradient, "gradient");
   }
 
@@ -28,9 +33,9 @@ class Checks {
     const std::vector<at::Tensor> leaves = tree.leaves();
     for (std::size_t i = 0; i < leaves.size(); ++i) {
       const bool real = leaves[i].scalar_type() == at::kFloat || leaves[i].scalar_type() == at::kDouble;
-      if (!real || !leaves[i].device().is_cpu()) {
+      if (!real || leaves[i].device() != device_) {
         throw UsageError(optimizer_ + " cannot update leaf '" + gradient_.paths()[i] + "'",
-                         "it takes float32 and float64 tensors on the CPU");
+                         "it takes float32 and float64 tensors, all on one device");
       }
       if (leaves[i].sizes() != leaves_[i].sizes()) {
         throw UsageError("leaf '" + gradient_.paths()[i] + "' of the " + what + " has another shape than the gradient");
@@ -38,14 +43,17 @@ class Checks {
     }
   }
 
+  [[nodiscard]] at::Device device() const { return device_; }
+
  private:
   std::string optimizer_;
   const PyTree& gradient_;
   std::vector<at::Tensor> leaves_;
+  at::Device device_ = at::kCPU;
 };
 
 /// The arrays of the state must be those that init makes for such parameters.
-void require_state(const Algorithm& algorithm, const PyTree& like, const OptimizerState& state) {
+void require_state(const Algorithm& algorithm, const PyTree& like, at::Device device, const OptimizerState& state) {
   const auto refuse = [&](const std::string& why) {
     throw UsageError("the state does not fit " + algorithm.name(), why, "start from init(params)");
   };
@@ -62,6 +70,7 @@ void require_state(const Algorithm& algorithm, const PyTree& like, const Optimiz
       if (leaves[i].sizes() != like_leaves[i].sizes()) refuse(name + " has another shape than the gradient");
       if (leaves[i].scalar_type() != like_leaves[i].scalar_type()) refuse(name + " has another dtype");
       if (!leaves[i].is_contiguous()) refuse(name + " is not contiguous");
+      if (leaves[i].device() != device) refuse(name + " is on " + leaves[i].device().str());
     }
   }
 }
@@ -95,7 +104,7 @@ Step FunctionalOptimizer::operands(const Gradient& gradient, const State& state,
                      "it has no second moment that they could feed",
                      "use adadelta, adam, adamw, ademamix, radam or rmsprop, or release the gradient alone");
   }
-  const Checks checks(name, gradient.tree());
+  const Checks checks(*algorithm_, gradient.tree());
   if (params != nullptr) checks.require_fit(*params, "parameters");
   if (gradient.squares() != nullptr) checks.require_fit(*gradient.squares(), "squares");
   const std::vector<at::ScalarType> dtypes = arithmetic(gradient.tree(), state, params);
@@ -121,7 +130,7 @@ Step FunctionalOptimizer::operands(const Gradient& gradient, const State& state,
   for (const Leaf& leaf : step.leaves) {
     likes.push_back(at::empty(leaf.gradient.sizes(), leaf.gradient.options().device(at::kMeta)));
   }
-  require_state(*algorithm_, gradient.tree().with_leaves(likes), state);
+  require_state(*algorithm_, gradient.tree().with_leaves(likes), checks.device(), state);
   return step;
 }
 

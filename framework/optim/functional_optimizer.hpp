@@ -13,7 +13,7 @@ struct Step;
 /// What optim::sgd, optim::adam and the others return: an optimizer as a pure function of gradient, state and
 /// parameters. Arithmetic is in the dtype of the state's arrays, or of the parameters or the gradient where there are
 /// none; its bits depend neither on the processor nor on the number of threads. Leaves are float32 or float64 on the
-/// CPU.
+/// CPU, or, where `coupling` is empty, all on one CUDA device, which gives the same bits.
 class FunctionalOptimizer {
  public:
   using State = OptimizerState;

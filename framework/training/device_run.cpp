@@ -1,7 +1,9 @@
 #include <ATen/ATen.h>
 #include <ATen/Context.h>
+#include <ATen/core/grad_mode.h>
 #include <c10/core/DeviceGuard.h>
 
+#include <ripieno/framework/core/tree_device.hpp>
 #include <ripieno/framework/training/device_run.hpp>
 
 namespace ripieno {
@@ -33,6 +35,7 @@ PyTree DeviceRun::page_locked(const PyTree& params) const {
 }
 
 const PyTree& DeviceRun::mirror(const PyTree& params) {
+  if (device_of(params) == device_) return params;
   const at::NoGradGuard no_grad;
   if (mirror_.num_leaves() == 0) {
     mirror_ =

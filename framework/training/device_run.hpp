@@ -7,9 +7,9 @@
 
 namespace ripieno {
 
-/// The part of a run that is on this rank's device: a copy of the parameters, made anew for each step, and the batches.
-/// The parameters that the optimizer updates, and its state, stay in host memory, where checkpoints, the ranks'
-/// comparison of them and every optimizer find them; so the update's bits are the processor's.
+/// The part of a run that is on this rank's device beside its state (device_state.hpp): the batches, and a copy, made
+/// anew for each step, of parameters that are kept in host memory because the optimizer works there. Computes as the
+/// bounds of norms assume.
 class DeviceRun {
  public:
   /// Torch must have been built with CUDA. Keeps float32 products in float32 (no TF32, no reductions in less), which
@@ -20,7 +20,7 @@ class DeviceRun {
 
   /// Parameters like these in page-locked memory, from which `mirror` copies beside other work.
   [[nodiscard]] PyTree page_locked(const PyTree& params) const;
-  /// The same tensors in the device's memory, with the values that `params` have now; valid until the next call.
+  /// `params` that are on the device, else a copy of them there as they are now; valid until the next call.
   [[nodiscard]] const PyTree& mirror(const PyTree& params);
   /// The batch in the device's memory. Where it lies in page-locked memory the copy runs beside other work.
   [[nodiscard]] Batch moved(Batch batch) const;

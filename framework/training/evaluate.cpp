@@ -2,6 +2,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include <numeric>
+#include <ripieno/framework/core/tree_device.hpp>
 #include <ripieno/framework/sampling/shard.hpp>
 #include <ripieno/framework/training/collectively.hpp>
 #include <ripieno/framework/training/evaluate.hpp>
@@ -12,7 +13,7 @@ Evaluation evaluate(const Communicator& communicator, const Model& model, const 
                     const PyTree& params, const Dataset& dataset, std::int64_t batch_size) {
   const at::NoGradGuard no_grad;
   const IdRange mine = local_range(dataset.num_examples(), communicator.rank(), communicator.size());
-  const at::Device device = params.num_leaves() > 0 ? params.leaves().front().device() : at::Device(at::kCPU);
+  const at::Device device = device_of(params);
   std::array<double, 2> sums{};
   double& loss = sums[0];
   double& accuracy = sums[1];

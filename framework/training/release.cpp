@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <ripieno/framework/core/flat.hpp>
+#include <ripieno/framework/core/tree_device.hpp>
 #include <ripieno/framework/training/contract.hpp>
 #include <ripieno/framework/training/device_release.hpp>
 #include <ripieno/framework/training/release.hpp>
@@ -56,10 +57,12 @@ Noised<PyTree> GradientRelease::finish(const at::Tensor& flat) && {
     total->waited_s += times_.waited_s;
     total->noise_s += times_.noise_s;
   }
-  // The optimizer works in host memory.
-  const at::Tensor released = flat.cpu();
+  // Where the optimizer works.
+  const at::Tensor released = flat.to(device_of(params_));
   if (parts_.release.noise_from_rank0) {
-    parts_.communicator.broadcast({static_cast<std::byte*>(released.mutable_data_ptr()), released.nbytes()}, 0);
+    const at::Tensor host = released.cpu();
+    parts_.communicator.broadcast({static_cast<std::byte*>(host.mutable_data_ptr()), host.nbytes()}, 0);
+    released.copy_(host);
   }
   return {released_tree(released), max_norm_, parts_.noise.stddev(max_norm_, step_), parts_.noise.key_fingerprint(),
           Extent::global};

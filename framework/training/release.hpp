@@ -62,7 +62,7 @@ class GradientRelease {
   void send_rest();
 
   /// Collective. The sum of `flat` over ranks, if no bucket has brought it, plus the noise of the step, in place. A sum
-  /// on a device goes in buckets of its own, and the tree is in host memory.
+  /// on a device goes in buckets of its own. The tree is on the device of `params`.
   [[nodiscard]] Noised<PyTree> finish(const at::Tensor& flat) &&;
 
  private:

@@ -1,7 +1,7 @@
-#include <ATen/ATen.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <ripieno/framework/training/device_state.hpp>
 #include <ripieno/framework/training/saver.hpp>
 
 namespace ripieno {
@@ -42,15 +42,12 @@ void CheckpointSaver::save(const TrainingState& state, const Ledger& ledger) {
   if (!writes_) return;
   wait();
   last_time_ = Clock::now();
-  const auto copy = [](const at::Tensor& leaf) { return leaf.clone(); };
-  Checkpoint checkpoint{
-      .state = {state.params.map(copy), optim::copied(state.optimizer), state.noise, state.clipping, state.correlated},
-      .secret = secret_,
-      .pattern = pattern_,
-      .setup = setup_,
-      .ledger_head = ledger.head(),
-      .ledger_bytes = ledger.bytes()};
-  if (auto& noise = checkpoint.state.correlated) noise->buffers = noise->buffers.clone();
+  Checkpoint checkpoint{.state = host_copy(state),
+                        .secret = secret_,
+                        .pattern = pattern_,
+                        .setup = setup_,
+                        .ledger_head = ledger.head(),
+                        .ledger_bytes = ledger.bytes()};
   pace_ = std::make_unique<io::WritePace>();
   writing_ = std::async(std::launch::async, [this, &staging = ledger.staging(), checkpoint = std::move(checkpoint)] {
     make_way_for_steps();

@@ -2,19 +2,40 @@
 #include <xxhash.h>
 
 #include <array>
+#include <ripieno/framework/core/device_stream.hpp>
 #include <ripieno/framework/core/flat.hpp>
+#include <ripieno/framework/core/tree_device.hpp>
 #include <ripieno/framework/training/collectively.hpp>
+#include <ripieno/framework/training/device_hash.hpp>
 #include <ripieno/framework/training/step_status.hpp>
 #include <string>
 
 namespace ripieno {
 namespace {
 
-/// 62 bits of XXH3 over the bytes of the parameters and the clipping norm, in halves whose sums over ranks do not
-/// overflow.
+/// Of parameters in the memory of a device, which makes it; returns when it has.
+std::uint64_t hash_on_device(const PyTree& params, at::Device device) {
+  const at::Tensor sum = at::zeros({1}, at::TensorOptions().dtype(at::kLong).device(device));
+  std::uint64_t position = 0;
+  for (const at::Tensor& leaf : params.leaves()) {
+    const std::size_t words = leaf.nbytes() / sizeof(std::uint32_t);  // leaves are of float32 or float64
+    add_word_hashes_on_device(static_cast<const std::uint32_t*>(leaf.const_data_ptr()), words, position,
+                              static_cast<std::uint64_t*>(sum.mutable_data_ptr()), current_stream(device));
+    position += words;
+  }
+  return static_cast<std::uint64_t>(sum.item<std::int64_t>());
+}
+
+std::uint64_t hash_in_memory(const PyTree& params) {
+  const at::Tensor flat = flatten(params);
+  return XXH3_64bits(flat.const_data_ptr(), flat.nbytes());
+}
+
+/// 62 bits of a hash over the bytes of the parameters and the clipping norm, in halves whose sums over ranks do not
+/// overflow. Either all ranks have devices or none.
 std::array<std::int64_t, 2> hash_of(const TrainingState& state) {
-  const at::Tensor flat = flatten(state.params);
-  XXH64_hash_t hash = XXH3_64bits(flat.const_data_ptr(), flat.nbytes());
+  const at::Device device = device_of(state.params);
+  std::uint64_t hash = device.is_cpu() ? hash_in_memory(state.params) : hash_on_device(state.params, device);
   if (state.clipping) hash = XXH3_64bits_withSeed(state.clipping->clipping_norms.data(), sizeof(double), hash);
   constexpr std::uint64_t k_half = (std::uint64_t{1} << 31) - 1;
   return {static_cast<std::int64_t>(hash & k_half), static_cast<std::int64_t>(hash >> 31 & k_half)};

@@ -14,6 +14,7 @@
 #include <ripieno/framework/training/batch_job.hpp>
 #include <ripieno/framework/training/collectively.hpp>
 #include <ripieno/framework/training/contract.hpp>
+#include <ripieno/framework/training/device_state.hpp>
 #include <ripieno/framework/training/dry_run.hpp>
 #include <ripieno/framework/training/evaluate.hpp>
 #include <ripieno/framework/training/inputs.hpp>
@@ -210,7 +211,7 @@ ExitCode train(const Runtime& runtime, const TrainConfig& config, const ModelFac
   auto [state, secret, pattern, ledger, end_step] = begin_run(runtime, config, plan, initial, setup);
   if (slices) scatter_state(communicator, *slices, optimizer, state);
   const RunKeys keys = make_run_keys(secret);
-  if (device && !slices) state.params = device->page_locked(state.params);
+  if (device && !slices) settle_on_device(*device, optimizer, state);
   RunReports reports(config, plan, speaks);
   log_start(runtime, plan, inputs.model);
   if (inputs.initial_ledger_head) {
@@ -277,7 +278,7 @@ ExitCode train(const Runtime& runtime, const TrainConfig& config, const ModelFac
   }
   collectively(communicator, [&] {
     saver.wait();
-    if (speaks) reports.finish(state, inputs, evaluation, ledger.staging());
+    if (speaks) reports.finish(device ? host_copy(state) : state, inputs, evaluation, ledger.staging());
   });
   return ExitCode::ok;
 }

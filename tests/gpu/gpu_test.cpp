@@ -8,13 +8,17 @@
 #include <ripieno/framework/comm/backend.hpp>
 #include <ripieno/framework/comm/nccl_sums.hpp>
 #include <ripieno/framework/core/device_stream.hpp>
+#include <ripieno/framework/core/flat.hpp>
 #include <ripieno/framework/noise/gaussian_noise.hpp>
 #include <ripieno/framework/random/normal.hpp>
 #include <ripieno/framework/random/normal_device.hpp>
-#include <ripieno/framework/training/device_run.hpp>
+#include <ripieno/framework/training/device_hash.hpp>
+#include <ripieno/framework/training/device_state.hpp>
+#include <ripieno/framework/training/word_hash.hpp>
 #include <vector>
 
 #include "step_models.hpp"
+#include "varied_optimizers.hpp"
 
 namespace ripieno {
 namespace {
@@ -63,6 +67,39 @@ TEST_F(NoiseOnDevice, HasTheProcessorsBitsInDoubleAndWhenAdded) {
     (void)noise.apply_(on_device, 1.5, 9);
     EXPECT_TRUE(at::equal(on_device.cpu(), host));
   }
+}
+
+using StateOnDevice = OnDevice;
+
+TEST_F(StateOnDevice, IsUpdatedToTheProcessorsBitsByEveryOptimizer) {
+  for (const optim::FunctionalOptimizer& optimizer : testing::varied_optimizers()) {
+    if (!optimizer.coupling().empty()) continue;
+    at::manual_seed(4);
+    const PyTree params{{"b", at::randn({1000})}, {"w", at::randn({1000, 999})}};
+    TrainingState here{params, optimizer.init(params), {}}, there = host_copy(here);
+    settle_on_device(*run_, optimizer, there);
+    for (int step = 0; step < 4; ++step) {
+      const PyTree gradient = params.map([](const at::Tensor& leaf) { return at::randn_like(leaf); });
+      optimizer.step_(here.params, gradient, here.optimizer, 3.7);
+      optimizer.step_(there.params, run_->mirror(gradient), there.optimizer, 3.7);
+    }
+    EXPECT_TRUE(there.params["w"].tensor().is_cuda());
+    const TrainingState made = host_copy(there);
+    EXPECT_TRUE(at::equal(flatten(made.params), flatten(here.params))) << optimizer.name();
+    EXPECT_EQ(made.optimizer, here.optimizer) << optimizer.name();
+  }
+}
+
+TEST_F(StateOnDevice, HasTheHashThatItsWordsAddUpTo) {
+  constexpr std::int64_t k_size = 3'000'001;
+  const at::Tensor values = at::arange(k_size, at::kFloat), sum = empty(1, at::kLong).zero_();
+  const at::Tensor moved = values.to(device_);
+  add_word_hashes_on_device(static_cast<const std::uint32_t*>(moved.const_data_ptr()), k_size, 5,
+                            static_cast<std::uint64_t*>(sum.mutable_data_ptr()), current_stream(device_));
+  std::uint64_t expected = 0;
+  const auto* words = static_cast<const std::uint32_t*>(values.const_data_ptr());
+  for (std::uint64_t i = 0; i < k_size; ++i) expected += word_hash(words[i], 5 + i);
+  EXPECT_EQ(static_cast<std::uint64_t>(sum.item<std::int64_t>()), expected);
 }
 
 using NcclOnDevice = OnDevice;

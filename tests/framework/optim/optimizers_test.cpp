@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "trajectories.hpp"
+#include "varied_optimizers.hpp"
 
 namespace ripieno::optim {
 namespace {
@@ -18,33 +19,11 @@ namespace {
 using ripieno::testing::copy_of;
 using ripieno::testing::read_trajectories;
 using ripieno::testing::Trajectories;
+using ripieno::testing::varied_optimizers;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
 static_assert(Optimizer<FunctionalOptimizer>);
-
-double falling(std::int64_t step) { return 0.1 / static_cast<double>(1 + step); }
-
-/// Optimizers whose options reach every line of the rules.
-std::vector<FunctionalOptimizer> varied() {
-  return {sgd({.lr = 0.1}),
-          sgd({.lr = 0.1, .momentum = 0.9, .dampening = 0.3, .weight_decay = 0.05}),
-          sgd({.lr = falling, .momentum = 0.9, .weight_decay = 0.05, .nesterov = true, .maximize = true}),
-          adam({.weight_decay = 0.1, .noise_bias_correction = true}),
-          adamw({.lr = falling}),
-          adamw({.update_rms_clip = 0.5}),
-          radam({.beta2 = 0.6}),
-          ademamix({.noise_bias_correction = true}),
-          rmsprop({.weight_decay = 0.1, .l2 = true}),
-          adagrad({.initial = 0.1, .weight_decay = 0.05, .noise_bias_correction = true}),
-          adadelta({.noise_bias_correction = true}),
-          lion({.weight_decay = 0.1}),
-          adafactor({.lr = 0.01}),
-          adafactor({.lr = 0.01, .beta1 = 0.9, .weight_decay = 0.1, .noise_bias_correction = true}),
-          schedule_free(adamw({}), {.warmup = 1}),
-          averaged(sgd({.lr = 0.1, .momentum = 0.9}), {.decay = 0.9}),
-          averaged(adafactor({.lr = 0.01}), {.decay = 1, .after = 2})};
-}
 
 void expect_equal(const PyTree& a, const PyTree& b, const std::string& where = "") {
   ASSERT_TRUE(a.same_structure(b)) << where;
@@ -68,7 +47,7 @@ TEST(Optimizers, TakeTheirRateFromTheStepInTheState) {
 
 TEST(Optimizers, ContinueBitForBitFromARestoredState) {
   const Trajectories data = read_trajectories(at::kFloat);
-  const std::vector<FunctionalOptimizer> restarted = varied();
+  const std::vector<FunctionalOptimizer> restarted = varied_optimizers();
   for (std::size_t k = 0; k < restarted.size(); ++k) {
     for (std::size_t stop = 0; stop <= data.gradients.size(); ++stop) {
       PyTree params = data.params;
@@ -90,7 +69,7 @@ TEST(Optimizers, ContinueBitForBitFromARestoredState) {
       train(restarted[k], 0, stop);
       params = copy_of(params);
       state = copied(state);
-      train(varied()[k], stop, data.gradients.size());
+      train(varied_optimizers()[k], stop, data.gradients.size());
       expect_equal(params, uninterrupted, restarted[k].name());
       EXPECT_EQ(state, last) << restarted[k].name();
     }
@@ -99,7 +78,7 @@ TEST(Optimizers, ContinueBitForBitFromARestoredState) {
 
 TEST(Optimizers, LeaveTheirArgumentsAlone) {
   const Trajectories data = read_trajectories(at::kFloat);
-  for (const FunctionalOptimizer& optimizer : varied()) {
+  for (const FunctionalOptimizer& optimizer : varied_optimizers()) {
     const PyTree params = copy_of(data.params);
     const PyTree gradient = copy_of(data.gradients[0]);
     const OptimizerState state = optimizer.update(gradient, optimizer.init(params), params).state;
@@ -113,7 +92,7 @@ TEST(Optimizers, LeaveTheirArgumentsAlone) {
 
 TEST(Optimizers, StepInPlaceGivesTheBitsOfUpdateAndApply) {
   const Trajectories data = read_trajectories(at::kFloat);
-  for (const FunctionalOptimizer& optimizer : varied()) {
+  for (const FunctionalOptimizer& optimizer : varied_optimizers()) {
     PyTree params = data.params;
     OptimizerState state = optimizer.init(params);
     const PyTree params_in_place = copy_of(params);
@@ -135,7 +114,7 @@ TEST(Optimizers, BitsDoNotDependOnTheThreadCount) {
   const int threads_before = at::get_num_threads();
   const PyTree params{{"m", at::linspace(-1, 1, 300'000).reshape({3, 400, 250})}, {"v", at::linspace(1, 2, 70'001)}};
   const PyTree gradient{{"m", params["m"].tensor().mul(40).sin()}, {"v", params["v"].tensor().mul(90).cos()}};
-  for (const FunctionalOptimizer& optimizer : varied()) {
+  for (const FunctionalOptimizer& optimizer : varied_optimizers()) {
     std::vector<PyTree> results;
     for (const int threads : {1, 2, 3}) {
       at::set_num_threads(threads);
