@@ -1,14 +1,31 @@
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
 #include <ripieno/io/shard_files.hpp>
 
 namespace ripieno::io {
 namespace {
 
-// Of mapped pages that count as this process's memory.
-constexpr std::size_t k_resident_bytes = std::size_t{384} << 20;
+// Of mapped pages that count as this process's memory. A page that was given back costs a fault when it is read again,
+// as much as converting a small row.
+constexpr std::size_t k_resident_bytes = std::size_t{512} << 20;
+
+// What this process holds of files, all in all; 0 where /proc does not tell, and the kernel must do without our help.
+// Reads alone tell too little: with a page the kernel maps sixteen, or those of a large page.
+std::size_t resident_file_bytes() {
+  const UniqueFd statm(::open("/proc/self/statm", O_RDONLY | O_CLOEXEC));
+  std::array<char, 128> text{};
+  if (!statm.is_open() || ::read(statm.get(), text.data(), text.size() - 1) <= 0) return 0;
+  std::size_t total = 0, resident = 0, of_files = 0;
+  if (std::sscanf(text.data(), "%zu %zu %zu", &total, &resident, &of_files) != 3) return 0;
+  static const auto k_page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  return of_files * k_page;
+}
 
 // A share of the limit: MPI, Torch and others want descriptors too.
 std::size_t most_descriptors() {
@@ -33,6 +50,7 @@ ShardFiles::ShardFiles(std::vector<ShardInfo> shards, Access access)
     const UniqueFd fd = open_unchanged(shard);
     if (mapped) mappings_.emplace_back(fd.get(), static_cast<std::size_t>(shard.identity.bytes), shard.path);
   }
+  pool_->unmapped = resident_file_bytes();
 }
 
 std::shared_ptr<const UniqueFd> ShardFiles::descriptor(std::size_t shard) const {
@@ -53,12 +71,17 @@ void ShardFiles::check_unchanged(std::size_t shard) const {
   io::check_unchanged(shards_[shard].path, shards_[shard].identity);
 }
 
-void ShardFiles::note_read(std::size_t bytes) const {
-  if (!is_mapped() || pool_->resident.fetch_add(bytes) + bytes < k_resident_bytes) return;
-  pool_->resident = 0;
+void ShardFiles::note_reads(std::size_t reads) const {
+  if (!is_mapped() || pool_->reads.fetch_add(reads) + reads < k_reads_at_once) return;
+  pool_->reads = 0;
+  if (resident_file_bytes() > pool_->unmapped + k_resident_bytes) give_back_pages();
+}
+
+void ShardFiles::give_back_pages() const {
   for (std::size_t i = 0; i < size(); ++i) {
     ::madvise(const_cast<std::byte*>(data(i)), static_cast<std::size_t>(shards_[i].identity.bytes), MADV_DONTNEED);
   }
+  pool_->unmapped = resident_file_bytes();
 }
 
 }  // namespace ripieno::io

@@ -7,37 +7,34 @@
 
 #include <algorithm>
 #include <ripieno/io/shard_set.hpp>
+#include <vector>
 
 namespace ripieno::io {
 
 void ShardSet::prefetch(std::span<const std::int64_t> ids) const {
   check_ids(ids, 0, 0);
-  if (has_sequences() || foreign_ || ids.empty() || seems_cached(ids)) return;
-  request(ids, &ShardInfo::x);
-  if (has_labels()) request(ids, &ShardInfo::y);
+  if (foreign_ || ids.empty() || seems_cached(ids)) return;
+  request(extents_of(ids));
+  if (has_labels()) request(row_extents(ids, &ShardInfo::y));
 }
 
 // Asking for pages that are there costs as much as converting a small row, so a few examples are tried first. (mincore
 // would answer for all, but says "yes" always to a process that may not write the file.)
 bool ShardSet::seems_cached(std::span<const std::int64_t> ids) const {
   constexpr std::size_t k_tries = 16;
-  const std::size_t bytes = row_bytes(&ShardInfo::x);
   const std::size_t stride = std::max<std::size_t>(1, ids.size() / k_tries);
-  for (std::size_t i = 0; i < ids.size(); i += stride) {
-    const auto next = std::upper_bound(starts_.begin(), starts_.end(), ids[i]);
-    const auto shard = static_cast<std::size_t>(next - starts_.begin()) - 1;
-    const auto row = static_cast<std::uint64_t>(ids[i] - starts_[shard]);
+  std::vector<std::int64_t> tried;
+  for (std::size_t i = 0; i < ids.size(); i += stride) tried.push_back(ids[i]);
+  return std::ranges::all_of(extents_of(tried), [this](const Extent& extent) {
     std::byte byte{};
     iovec where{&byte, 1};
-    const auto offset = static_cast<off_t>(files_.info(shard).x->offset + row * bytes + bytes / 2);
-    if (::preadv2(files_.descriptor(shard)->get(), &where, 1, offset, RWF_NOWAIT) != 1) return false;
-  }
-  return true;
+    const auto offset = static_cast<off_t>(extent.offset + extent.bytes / 2);
+    return extent.bytes == 0 || ::preadv2(files_.descriptor(extent.shard)->get(), &where, 1, offset, RWF_NOWAIT) == 1;
+  });
 }
 
-void ShardSet::request(std::span<const std::int64_t> ids, ArrayOf array) const {
+void ShardSet::request(const std::vector<Extent>& extents) const {
   static const auto k_page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-  const std::size_t bytes = row_bytes(array);
   std::size_t of = files_.size();
   std::uint64_t begin = 0;
   std::uint64_t end = 0;
@@ -50,18 +47,17 @@ void ShardSet::request(std::span<const std::int64_t> ids, ArrayOf array) const {
                       POSIX_FADV_WILLNEED);
     }
   };
-  for_each_id(ids, [&](std::size_t, std::size_t shard, std::uint64_t row) {
-    const std::uint64_t first_byte = (files_.info(shard).*array)->offset + row * bytes;
-    const std::uint64_t row_begin = first_byte / k_page * k_page;
-    const std::uint64_t row_end = first_byte + bytes;
-    if (shard != of || row_begin > end || row_begin < begin) {  // does not touch the pages collected so far
+  for (const Extent& extent : extents) {
+    const std::uint64_t first_page = extent.offset / k_page * k_page;
+    const std::uint64_t extent_end = extent.offset + extent.bytes;
+    if (extent.shard != of || first_page > end || first_page < begin) {  // does not touch the pages collected so far
       flush();
-      of = shard;
-      begin = row_begin;
-      end = row_end;
+      of = extent.shard;
+      begin = first_page;
+      end = extent_end;
     }
-    end = std::max(end, row_end);
-  });
+    end = std::max(end, extent_end);
+  }
   flush();
 }
 

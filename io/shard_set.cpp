@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <numeric>
 #include <ripieno/accounting/base/error.hpp>
 #include <ripieno/accounting/base/text.hpp>
 #include <ripieno/io/crc32c.hpp>
@@ -117,42 +116,42 @@ template <class Visit>
 void ShardSet::for_each_row(std::span<const std::int64_t> ids, ArrayOf array, Visit visit) const {
   if (foreign_ && (array == &ShardInfo::x ? foreign_->x : foreign_->y)) return read_foreign(ids, array, visit);
   if (files_.is_mapped()) return for_each_mapped_row(ids, array, visit);
-  const std::size_t bytes = row_bytes(array);
-  std::vector<Extent> extents;
-  extents.reserve(ids.size());
-  for_each_id(ids, [&](std::size_t i, std::size_t shard, std::uint64_t row) {
-    extents.push_back({i, shard, (files_.info(shard).*array)->offset + row * bytes, bytes});
-  });
-  for_each_extent(std::move(extents), visit);
+  for_each_extent(row_extents(ids, array), visit);
 }
 
 template <class Visit>
 void ShardSet::for_each_mapped_row(std::span<const std::int64_t> ids, ArrayOf array, Visit visit) const {
   const std::size_t bytes = row_bytes(array);
-  guarded([&, this] {
+  in_mapped_runs(ids, [&, this](std::size_t begin, std::span<const std::int64_t> run) {
     std::size_t known = files_.size();
     const std::byte* base = nullptr;
-    for_each_id(ids, [&, this](std::size_t i, std::size_t shard, std::uint64_t row) {
+    for_each_id(run, [&, this](std::size_t i, std::size_t shard, std::uint64_t row) {
       if (shard != known) {
         known = shard;
         base = files_.data(shard) + (files_.info(shard).*array)->offset;
       }
-      visit(i, base + row * bytes);
+      visit(begin + i, base + row * bytes);
     });
   });
-  constexpr std::size_t k_page = 4096;
-  files_.note_read(ids.size() * (bytes / k_page + 1) * k_page);
+}
+
+// body(position of the first, some of `places`), guarded, for all of them.
+template <class Place, class Body>
+void ShardSet::in_mapped_runs(std::span<const Place> places, Body body) const {
+  for (std::size_t begin = 0; begin < places.size(); begin += ShardFiles::k_reads_at_once) {
+    const auto run = places.subspan(begin, std::min(ShardFiles::k_reads_at_once, places.size() - begin));
+    guarded([&] { body(begin, run); });
+    files_.note_reads(run.size());
+  }
 }
 
 // The same for bytes anywhere in the files.
 template <class Visit>
 void ShardSet::for_each_extent(std::vector<Extent> extents, Visit visit) const {
   if (files_.is_mapped()) {
-    guarded([&, this] {
-      for (const Extent& extent : extents) visit(extent.position, files_.data(extent.shard) + extent.offset);
+    in_mapped_runs(std::span<const Extent>(extents), [&, this](std::size_t, std::span<const Extent> run) {
+      for (const Extent& extent : run) visit(extent.position, files_.data(extent.shard) + extent.offset);
     });
-    files_.note_read(std::accumulate(extents.begin(), extents.end(), std::size_t{0},
-                                     [](std::size_t sum, const Extent& extent) { return sum + extent.bytes; }));
     return;
   }
   const auto before = [](const Extent& a, const Extent& b) {
@@ -194,6 +193,16 @@ void ShardSet::read_foreign(std::span<const std::int64_t> ids, ArrayOf array, Vi
     for (std::size_t i = begin; i < end; ++i) visit(i, rows.data() + (i - begin) * bytes);
     begin = end;
   }
+}
+
+std::vector<ShardSet::Extent> ShardSet::row_extents(std::span<const std::int64_t> ids, ArrayOf array) const {
+  const std::size_t bytes = row_bytes(array);
+  std::vector<Extent> extents;
+  extents.reserve(ids.size());
+  for_each_id(ids, [&](std::size_t i, std::size_t shard, std::uint64_t row) {
+    extents.push_back({i, shard, (files_.info(shard).*array)->offset + row * bytes, bytes});
+  });
+  return extents;
 }
 
 std::vector<ShardSet::Extent> ShardSet::sequence_extents(std::span<const std::int64_t> ids) const {

@@ -129,13 +129,21 @@ class ShardSet {
   void read_foreign(std::span<const std::int64_t> ids, ArrayOf array, Visit visit) const;
   template <class Body>
   void guarded(Body body) const;
+  template <class Place, class Body>
+  void in_mapped_runs(std::span<const Place> places, Body body) const;
+  /// Where these rows of an array of rows lie.
+  [[nodiscard]] std::vector<Extent> row_extents(std::span<const std::int64_t> ids, ArrayOf array) const;
   [[nodiscard]] std::vector<Extent> sequence_extents(std::span<const std::int64_t> ids) const;
+  /// Where the inputs of these examples lie.
+  [[nodiscard]] std::vector<Extent> extents_of(std::span<const std::int64_t> ids) const {
+    return has_sequences() ? sequence_extents(ids) : row_extents(ids, &ShardInfo::x);
+  }
   void check_first_delivery(std::span<const std::int64_t> ids) const;
   void check_labels(std::span<const std::int64_t> ids, std::span<const std::int64_t> labels) const;
   [[noreturn]] void fail_example(std::int64_t id, const char* dataset, const std::string& what, const std::string& why,
                                  const std::string& advice) const;
   [[nodiscard]] bool seems_cached(std::span<const std::int64_t> ids) const;
-  void request(std::span<const std::int64_t> ids, ArrayOf array) const;
+  void request(const std::vector<Extent>& extents) const;
 
   ShardFiles files_;
   std::vector<std::int64_t> starts_;  // first id of each shard, then num_examples
