@@ -38,8 +38,11 @@ std::string shard_file_name(const DatasetSpec& spec, std::int64_t index) {
   return spec.name + "-" + five_digits(index) + "-of-" + five_digits(spec.num_shards) + ".h5";
 }
 
-// ".NAME-00003-of-00016.h5.UUID.tmp": a shard of this dataset that is not whole.
+// ".NAME-00003-of-00016.h5.UUID.tmp" or ".NAME.json.UUID.tmp": a shard or the manifest of this dataset, not whole.
 bool is_temporary_of(const DatasetSpec& spec, const std::string& name) {
+  constexpr std::size_t k_uuid_length = 36;
+  const std::string manifest = std::string(".").append(spec.name).append(".json.");
+  if (name.starts_with(manifest) && name.size() == manifest.size() + k_uuid_length + 4) return name.ends_with(".tmp");
   const std::string of = "-of-" + five_digits(spec.num_shards) + ".h5.";
   const std::string prefix = std::string(".").append(spec.name).append("-");
   return name.starts_with(prefix) && name.ends_with(".tmp") && name.find(of) == prefix.size() + 5;
@@ -140,7 +143,7 @@ struct DatasetWriter::State {
     for (const fs::path& path : shards) fs::remove(path);
   }
 
-  // A shard that nobody holds a lock on was being written by a process that has ended.
+  // A file that nobody holds a lock on was being written by a process that has ended.
   void remove_leftovers() const {
     std::vector<fs::path> leftovers;
     for (const auto& entry : fs::directory_iterator(folder)) {

@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -159,19 +160,19 @@ void give_name(const fs::path& from, const fs::path& to, Overwrite overwrite) {
 
 void write_new_file(const fs::path& path, std::string_view text) {
   const fs::path temporary = temporary_name(path);
-  {
-    const UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-    if (fd.get() < 0) throw DataError("cannot write " + path.string(), reason(errno));
-    while (!text.empty()) {
-      const ssize_t written = ::write(fd.get(), text.data(), text.size());
-      if (written < 0 && errno == EINTR) continue;
-      if (written < 0) {
-        const int error = errno;
-        ::unlink(temporary.c_str());
-        throw DataError("cannot write " + path.string(), reason(error));
-      }
-      text.remove_prefix(static_cast<std::size_t>(written));
+  const UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  if (fd.get() < 0) throw DataError("cannot write " + path.string(), reason(errno));
+  // Until it has its name, so that nobody takes it for a leftover. File systems without locks do without.
+  ::flock(fd.get(), LOCK_EX | LOCK_NB);
+  while (!text.empty()) {
+    const ssize_t written = ::write(fd.get(), text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) {
+      const int error = errno;
+      ::unlink(temporary.c_str());
+      throw DataError("cannot write " + path.string(), reason(error));
     }
+    text.remove_prefix(static_cast<std::size_t>(written));
   }
   try {
     sync_to_disk(temporary);

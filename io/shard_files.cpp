@@ -18,9 +18,9 @@ constexpr std::size_t k_resident_bytes = std::size_t{512} << 20;
 // What this process holds of files, all in all; 0 where /proc does not tell, and the kernel must do without our help.
 // Reads alone tell too little: with a page the kernel maps sixteen, or those of a large page.
 std::size_t resident_file_bytes() {
-  const UniqueFd statm(::open("/proc/self/statm", O_RDONLY | O_CLOEXEC));
+  static const UniqueFd statm(::open("/proc/self/statm", O_RDONLY | O_CLOEXEC));
   std::array<char, 128> text{};
-  if (!statm.is_open() || ::read(statm.get(), text.data(), text.size() - 1) <= 0) return 0;
+  if (!statm.is_open() || ::pread(statm.get(), text.data(), text.size() - 1, 0) <= 0) return 0;
   std::size_t total = 0, resident = 0, of_files = 0;
   if (std::sscanf(text.data(), "%zu %zu %zu", &total, &resident, &of_files) != 3) return 0;
   static const auto k_page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
@@ -54,10 +54,10 @@ ShardFiles::ShardFiles(std::vector<ShardInfo> shards, Access access)
 }
 
 std::shared_ptr<const UniqueFd> ShardFiles::descriptor(std::size_t shard) const {
-  const std::size_t most = most_descriptors();
   const std::lock_guard lock(pool_->mutex);
   std::shared_ptr<const UniqueFd>& slot = pool_->open[shard];
   if (slot) return slot;
+  const std::size_t most = most_descriptors();
   while (pool_->order.size() >= most) {
     pool_->open[pool_->order.front()].reset();
     pool_->order.pop_front();

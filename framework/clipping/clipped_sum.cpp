@@ -131,6 +131,17 @@ void check_options(const ClippingOptions& options) {
                      "use kFloat or kDouble, and convert after the noise");
 }
 
+void add_counts(const ClippedSum& part, ClippedSum& total) {
+  total.batch_size += part.batch_size;
+  total.num_clipped += part.num_clipped;
+  total.group_num_clipped.resize(std::max(total.group_num_clipped.size(), part.group_num_clipped.size()));
+  for (std::size_t group = 0; group < part.group_num_clipped.size(); ++group) {
+    total.group_num_clipped[group] += part.group_num_clipped[group];
+  }
+  total.num_non_finite += part.num_non_finite;
+  total.loss_sum += part.loss_sum;
+}
+
 std::vector<std::int64_t> microbatch_cuts(std::int64_t n, std::int64_t microbatch_size) {
   const std::int64_t size = microbatch_size > 0 ? microbatch_size : std::max<std::int64_t>(n, 1);
   std::vector<std::int64_t> cuts;

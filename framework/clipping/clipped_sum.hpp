@@ -65,6 +65,9 @@ struct ClippedSum {
   double loss_sum = 0;                            ///< over the finite examples
 };
 
+/// Adds what `part` tells of its examples to `total`; sums stay as they are.
+void add_counts(const ClippedSum& part, ClippedSum& total);
+
 /// Told that elements [0, size) of a sum will not change any more; `flat` is the sum's own memory. Called several times
 /// with growing sizes, at last with all of it, on the thread that sums, while the rest is being computed.
 using OnFinal = std::function<void(const at::Tensor& flat, std::int64_t size)>;

@@ -32,6 +32,16 @@ std::uint32_t inside(std::int64_t start, std::int64_t begin, std::int64_t end) {
   return mask;
 }
 
+/// Leaves the coins of ids in [begin, end), of a tile whose first id is `first`.
+void keep_inside(std::int64_t first, std::int64_t begin, std::int64_t end, std::uint32_t (&below)[16],
+                 std::uint32_t (&tied)[16]) {
+  for (int word = 0; word < 16; ++word) {
+    const std::uint32_t wanted = inside(first + 32 * word, begin, end);
+    below[word] &= wanted;
+    tied[word] &= wanted;
+  }
+}
+
 }  // namespace
 
 std::vector<std::int64_t> ids_with_heads(const Key& key, std::uint64_t step, std::int64_t begin, std::int64_t end,
@@ -52,11 +62,13 @@ std::vector<std::int64_t> ids_with_heads(const Key& key, std::uint64_t step, std
   for (std::uint64_t tile = static_cast<std::uint64_t>(begin) / k_tile; tile <= last_tile; ++tile) {
     std::uint32_t below[16], tied[16];
     kernels.compare_coins(key.words.data(), step, tile, high, below, tied);
+    const auto first = static_cast<std::int64_t>(tile * k_tile);
+    if (first < begin || first + static_cast<std::int64_t>(k_tile) > end) keep_inside(first, begin, end, below, tied);
     for (int word = 0; word < 16; ++word) {
-      const std::int64_t start = static_cast<std::int64_t>(tile * k_tile) + 32 * word;
-      const std::uint32_t wanted = inside(start, begin, end);
-      std::uint32_t heads = below[word] & wanted;
-      for (std::uint32_t rest = tied[word] & wanted; rest != 0; rest &= rest - 1) {
+      std::uint32_t heads = below[word];
+      if ((heads | tied[word]) == 0) continue;  // most often, at small probabilities
+      const std::int64_t start = first + 32 * word;
+      for (std::uint32_t rest = tied[word]; rest != 0; rest &= rest - 1) {
         const int bit = std::countr_zero(rest);
         const auto id = static_cast<std::uint64_t>(start + bit);
         const std::uint64_t low = random_detail::tied_coin(key.words.data(), step, id) & k_low_mask;

@@ -14,6 +14,8 @@ struct Batch {
   at::Tensor x, y;                ///< [n, ...]; n = 0 is an ordinary draw
   std::vector<std::int64_t> ids;  ///< global example ids, ascending, [n]
   std::int64_t step = 0;
+  /// Of sequences, which x holds padded to the longest, [n]; empty where all examples have one shape.
+  std::vector<std::int64_t> lengths{};
 };
 
 template <std::size_t i>

@@ -77,7 +77,9 @@ class DataLoader::Prefetcher {
       x = options_.transform(std::move(x));
       check_rows(x, rows, "the transform");
     }
-    return {.x = std::move(x), .y = std::move(y), .ids = std::move(ids), .step = step};
+    // What a transform makes of sequences has a shape of its own.
+    std::vector<std::int64_t> lengths = options_.transform ? std::vector<std::int64_t>() : shard_.dataset->lengths(ids);
+    return {.x = std::move(x), .y = std::move(y), .ids = std::move(ids), .step = step, .lengths = std::move(lengths)};
   }
 
   static std::int64_t bytes_of(const Batch& batch) {

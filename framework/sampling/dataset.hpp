@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <utility>
+#include <vector>
 
 namespace ripieno {
 
@@ -17,6 +18,9 @@ class Dataset {
   /// Inputs x [n, ...] and targets y [n, ...] of the examples `ids`, row i for ids[i]. n = 0 is an ordinary call: the
   /// shapes of a row are then the same as ever. Throws UsageError for an id outside [0, num_examples()).
   [[nodiscard]] virtual std::pair<at::Tensor, at::Tensor> gather(std::span<const std::int64_t> ids) const = 0;
+  /// Lengths of these examples where they are sequences, which `gather` pads to the longest; empty where they all have
+  /// one shape.
+  [[nodiscard]] virtual std::vector<std::int64_t> lengths(std::span<const std::int64_t> /*ids*/) const { return {}; }
   /// A hint that these examples will be gathered soon; returns without waiting.
   virtual void prefetch(std::span<const std::int64_t> /*ids*/) const {}
   /// False where one person or other unit of privacy stands behind several examples.

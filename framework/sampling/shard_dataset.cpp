@@ -73,6 +73,10 @@ at::Tensor ShardDataset::gather_y(std::span<const std::int64_t> ids) const {
   return y;
 }
 
+std::vector<std::int64_t> ShardDataset::lengths(std::span<const std::int64_t> ids) const {
+  return shards_->has_sequences() ? shards_->lengths(ids) : std::vector<std::int64_t>();
+}
+
 void ShardDataset::prefetch(std::span<const std::int64_t> ids) const { shards_->prefetch(ids); }
 
 bool ShardDataset::example_is_privacy_unit() const { return shards_->privacy_unit() != io::PrivacyUnit::user; }

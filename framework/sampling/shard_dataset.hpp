@@ -20,6 +20,7 @@ class ShardDataset final : public Dataset {
   [[nodiscard]] std::int64_t num_examples() const override;
   /// DataError when a file changed since it was opened, or cannot be read.
   [[nodiscard]] std::pair<at::Tensor, at::Tensor> gather(std::span<const std::int64_t> ids) const override;
+  [[nodiscard]] std::vector<std::int64_t> lengths(std::span<const std::int64_t> ids) const override;
   void prefetch(std::span<const std::int64_t> ids) const override;
   [[nodiscard]] bool example_is_privacy_unit() const override;
 

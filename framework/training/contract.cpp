@@ -8,6 +8,7 @@
 #include <ripieno/framework/clipping/coefficients.hpp>
 #include <ripieno/framework/core/flat.hpp>
 #include <ripieno/framework/training/contract.hpp>
+#include <ripieno/framework/training/sequence_sum.hpp>
 #include <ripieno/framework/training/state_slices.hpp>
 
 namespace ripieno {
@@ -48,6 +49,10 @@ at::ScalarType sum_dtype(const PrivacyPlan& plan) { return plan.wide_wire() ? at
 
 ClippedSum clipped_sum(ClippingEngine& engine, const LossFn& loss, const PrivacyPlan& plan, const PyTree& params,
                        const Batch& batch, double clipping_norm, const OnFinal& on_final) {
+  if (!batch.lengths.empty()) {
+    return sequence_sum(engine, loss, plan, params, batch, clipping_rule(plan, params, clipping_norm),
+                        wire_dtype(plan, params), on_final);
+  }
   return clipped_sum(engine, loss, params, std::array{batch.x, batch.y}, plan.microbatch_cuts(batch.ids),
                      clipping_rule(plan, params, clipping_norm), sum_dtype(plan), on_final);
 }
@@ -95,11 +100,10 @@ Batch sliced(const Batch& batch, std::int64_t begin, std::int64_t end) {
           .step = batch.step};
 }
 
-void add_counts(const ClippedSum& part, ClippedSum& sum) {
-  sum.batch_size += part.batch_size;
-  sum.num_clipped += part.num_clipped;
-  sum.num_non_finite += part.num_non_finite;
-  sum.loss_sum += part.loss_sum;
+/// Adds a block's sum, in float64, to the lattice, and what it tells of its examples.
+void add_block(const ClippedSum& block, double step, ClippedSum& sum) {
+  add_rounded(sum.flat, block.flat, 0, block.flat.numel(), step);
+  add_counts(block, sum);
 }
 
 }  // namespace
@@ -109,6 +113,12 @@ ClippedSum lattice_sum(ClippingEngine& engine, const LossFn& loss, const Privacy
   const double step = plan.lattice_step(clipping_norm);
   ClippedSum sum;
   sum.flat = at::zeros({params.numel()}, at::kLong);
+  if (!batch.lengths.empty()) {
+    for_each_block_sum(engine, loss, plan, params, batch, clipping_rule(plan, params, clipping_norm),
+                       [&](const ClippedSum& block) { add_block(block, step, sum); });
+    on_final(sum.flat, sum.flat.numel());
+    return sum;
+  }
   const std::vector<std::int64_t> cuts = plan.microbatch_cuts(batch.ids);
   for (std::size_t k = 0; k + 1 < cuts.size(); ++k) {
     std::int64_t added = 0;

@@ -24,8 +24,8 @@ namespace ripieno {
 [[nodiscard]] std::optional<AdaptiveClipState> adaptive_clip_state(const PrivacyPlan& plan, const Key& key);
 
 /// This rank's clipped sum over its part of a draw, by the plan's rule at this clipping norm, its width of sums and its
-/// microbatches, for which the plan proved rho. The loss sees `batch.x` and `batch.y`; `on_final` is told which part of
-/// the sum is done. Throws as `clipped_sum`.
+/// microbatches, for which the plan proved rho; sequences are cut by length (sequence_sum.hpp). The loss sees `batch.x`
+/// and `batch.y`; `on_final` is told which part of the sum is done. Throws as `clipped_sum`.
 [[nodiscard]] ClippedSum clipped_sum(
     ClippingEngine& engine, const LossFn& loss, const PrivacyPlan& plan, const PyTree& params, const Batch& batch,
     double clipping_norm, const OnFinal& on_final = [](const at::Tensor&, std::int64_t) {});

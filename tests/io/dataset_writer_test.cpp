@@ -2,6 +2,7 @@
 #include <sys/wait.h>
 
 #include <chrono>
+#include <fstream>
 #include <ripieno/io/manifest.hpp>
 #include <ripieno/io/shard_set.hpp>
 #include <ripieno/io/verify.hpp>
@@ -13,6 +14,7 @@ namespace ripieno::io::test {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAreArray;
 
 std::vector<std::string> names_in(const fs::path& folder) {
   std::vector<std::string> names;
@@ -110,6 +112,20 @@ TEST(DatasetWriter, LeavesNothingWhenGivenUp) {
     EXPECT_THROW(writer.finish(), UsageError);
   }
   EXPECT_TRUE(names_in(folder.path()).empty());
+}
+
+TEST(DatasetWriter, ClearsAwayWhatAKilledOneLeftButNothingOfOthers) {
+  const TemporaryFolder folder;
+  const std::string uuid = "9d5bb0cb-94b9-453a-9ebe-668274581a01";
+  const std::vector<std::string> leftovers{".small.json." + uuid + ".tmp", ".small-00000-of-00003.h5." + uuid + ".tmp"};
+  const std::vector<std::string> others{".small.json.old.json." + uuid + ".tmp", ".smaller.json." + uuid + ".tmp"};
+  for (const auto& names : {leftovers, others}) {
+    for (const std::string& name : names) std::ofstream(folder / name) << "{";
+  }
+  DatasetSpec spec = small_spec();
+  spec.num_examples = k_small_examples;
+  const DatasetWriter writer(folder.path(), spec);
+  EXPECT_THAT(names_in(folder.path()), UnorderedElementsAreArray(others));
 }
 
 TEST(DatasetWriter, RefusesValuesThatNoReaderAccepts) {
