@@ -13,7 +13,7 @@ namespace {
 
 // Of mapped pages that count as this process's memory. A page that was given back costs a fault when it is read again,
 // as much as converting a small row.
-constexpr std::size_t k_resident_bytes = std::size_t{512} << 20;
+constexpr std::size_t k_resident_bytes = std::size_t{384} << 20;
 
 // What this process holds of files, all in all; 0 where /proc does not tell, and the kernel must do without our help.
 // Reads alone tell too little: with a page the kernel maps sixteen, or those of a large page.
