@@ -1,15 +1,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 #include <ripieno/accounting/engine/contour.hpp>
 #include <ripieno/accounting/engine/gaussian.hpp>
 #include <ripieno/accounting/engine/single_step.hpp>
 
+#include "../infinity.hpp"
+
 namespace ripieno::accounting {
 namespace {
-
-constexpr double k_inf = std::numeric_limits<double>::infinity();
 
 // The contour has no closed form inside, so settings that have one are a test of all its bounds.
 TEST(Contour, HoldsTheClosedFormOfTheGaussian) {

@@ -1,14 +1,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 #include <ripieno/accounting/engine/gaussian.hpp>
 #include <ripieno/accounting/engine/normal.hpp>
 
+#include "../infinity.hpp"
+
 namespace ripieno::accounting {
 namespace {
-
-constexpr double k_inf = std::numeric_limits<double>::infinity();
 
 TEST(NormalCdf, ItsLogarithmIsRightInBothTails) {
   // ln Phi from 30-digit arithmetic.

@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 #include <random>
 #include <ripieno/accounting/engine/contour.hpp>
 #include <ripieno/accounting/engine/grid_law.hpp>
@@ -10,10 +9,10 @@
 #include <ripieno/accounting/engine/single_step.hpp>
 #include <string>
 
+#include "../infinity.hpp"
+
 namespace ripieno::accounting {
 namespace {
-
-constexpr double k_inf = std::numeric_limits<double>::infinity();
 
 double delta_of(const GridLaw::Masses& law, double spacing, double epsilon) {
   double delta = 0;

@@ -1,15 +1,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 #include <ripieno/accounting/base/error.hpp>
 #include <ripieno/accounting/engine/binomial.hpp>
 #include <ripieno/accounting/engine/mechanisms.hpp>
 
+#include "../infinity.hpp"
+
 namespace ripieno::accounting {
 namespace {
-
-constexpr double k_inf = std::numeric_limits<double>::infinity();
 
 TEST(AdaptiveClipping, GradientsAndCountTogetherCostWhatWasAskedFor) {
   const ClippedCount count{.noise_stddev = 12.8};

@@ -8,10 +8,11 @@
 #include <ripieno/accounting/base/error.hpp>
 #include <ripieno/accounting/engine/process.hpp>
 
+#include "../infinity.hpp"
+
 namespace ripieno::accounting {
 namespace {
 
-constexpr double k_inf = std::numeric_limits<double>::infinity();
 constexpr double k_nan = std::numeric_limits<double>::quiet_NaN();
 
 template <class T>

@@ -2,15 +2,15 @@
 
 #include <cmath>
 #include <complex>
-#include <limits>
 #include <numbers>
 #include <ripieno/accounting/engine/gauss_legendre.hpp>
 #include <ripieno/accounting/engine/quadrature.hpp>
 
+#include "../infinity.hpp"
+
 namespace ripieno::accounting {
 namespace {
 
-constexpr double k_inf = std::numeric_limits<double>::infinity();
 constexpr std::size_t k_many = 1 << 16;
 
 // ln of sum_k C(a,k) (1-q)^{a-k} q^k e^{k(k-1)/(2 s^2)} (Mironov, Talwar & Zhang 2019).

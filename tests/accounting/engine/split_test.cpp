@@ -2,17 +2,16 @@
 
 #include <cmath>
 #include <complex>
-#include <limits>
 #include <ripieno/accounting/engine/contour.hpp>
 #include <ripieno/accounting/engine/frequency_sweep.hpp>
 #include <ripieno/accounting/engine/shift_bound.hpp>
 #include <ripieno/accounting/engine/single_step.hpp>
 #include <ripieno/accounting/engine/split_contour.hpp>
 
+#include "../infinity.hpp"
+
 namespace ripieno::accounting {
 namespace {
-
-constexpr double k_inf = std::numeric_limits<double>::infinity();
 
 Composition steps_of(double sigma, double q, std::int64_t steps) {
   const SubsampledGaussian mechanism{.noise_multiplier = sigma, .sample_rate = q, .steps = steps};

@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
-#include <limits>
 #include <random>
 #include <ripieno/accounting/engine/composition.hpp>
 #include <ripieno/accounting/engine/grid_search.hpp>
@@ -15,10 +14,10 @@
 #include <string>
 #include <vector>
 
+#include "../infinity.hpp"
+
 namespace ripieno::accounting {
 namespace {
-
-constexpr double k_inf = std::numeric_limits<double>::infinity();
 
 bool is_full() { return std::getenv("RIPIENO_FULL") != nullptr; }
 

@@ -7,7 +7,7 @@
 namespace ripieno::ledger {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::string fault(const std::string& text) {
   try {

@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <functional>
-#include <limits>
 #include <map>
 #include <ripieno/accounting/base/json.hpp>
 #include <ripieno/accounting/engine/calibrate.hpp>
@@ -12,10 +11,10 @@
 #include <ripieno/accounting/mechanisms/random_allocation.hpp>
 #include <ripieno/accounting/mechanisms/sampling.hpp>
 
+#include "../infinity.hpp"
+
 namespace ripieno::accounting {
 namespace {
-
-constexpr double k_inf = std::numeric_limits<double>::infinity();
 
 const Json& reference() {
   static const Json file = read_json(RIPIENO_TEST_DATA "/reference_epsilons.json");

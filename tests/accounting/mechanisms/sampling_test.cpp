@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 #include <ripieno/accounting/base/error.hpp>
 #include <ripieno/accounting/engine/binomial.hpp>
 #include <ripieno/accounting/engine/mechanisms.hpp>
@@ -9,12 +8,11 @@
 #include <ripieno/accounting/mechanisms/sampling.hpp>
 #include <type_traits>
 
+#include "../infinity.hpp"
 #include "numeric.hpp"
 
 namespace ripieno::accounting {
 namespace {
-
-constexpr double k_inf = std::numeric_limits<double>::infinity();
 
 template <class A, class... More>
 concept CanBePoissonSampled = requires(A a) {
