@@ -53,3 +53,8 @@ function(ripieno_use_torch target)
   target_link_options(${target} PUBLIC -fopenmp)
   target_precompile_headers(${target} REUSE_FROM ripieno_torch_pch)
 endfunction()
+
+# For code that reads options and writes texts: optimising it takes most of the time to compile it, and saves none.
+function(ripieno_compile_quickly target)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+endfunction()

@@ -22,7 +22,7 @@ function(_ripieno_test_executable name torch sources link)
   # costs more than the tests themselves.
   if(RIPIENO_ACCOUNTING_ONLY)
     set_target_properties(${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
-    target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+    target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O0>)
   endif()
 endfunction()
 
