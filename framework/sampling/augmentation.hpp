@@ -25,8 +25,6 @@ class Augmentation {
   /// UsageError for less than one view or a negative shift.
   explicit Augmentation(const AugmentationOptions& options);
 
-  [[nodiscard]] std::int64_t views() const { return options_.views; }
-
   /// x float32 [n, ..., height, width] of the examples `ids` [n] of a step; returns [n, views, ..., height, width].
   /// UsageError for other dtypes and shapes.
   [[nodiscard]] at::Tensor operator()(const at::Tensor& x, std::span<const std::int64_t> ids, std::int64_t step) const;
