@@ -21,7 +21,7 @@ void ShardSet::prefetch(std::span<const std::int64_t> ids) const {
 // Asking for pages that are there costs as much as converting a small row, so a few examples are tried first. (mincore
 // would answer for all, but says "yes" always to a process that may not write the file.)
 bool ShardSet::seems_cached(std::span<const std::int64_t> ids) const {
-  constexpr std::size_t k_most_tries = 16, k_least_stride = 16;
+  constexpr std::size_t k_most_tries = 16, k_least_stride = 64;
   const std::size_t stride = std::max(k_least_stride, ids.size() / k_most_tries);
   std::vector<std::int64_t> tried;
   for (std::size_t i = 0; i < ids.size(); i += stride) tried.push_back(ids[i]);

@@ -65,11 +65,11 @@ void pair_of_words(std::uint64_t radius_bits, std::uint64_t refinement, std::uin
   pair[1] = all_y[0];
 }
 
-/// Lane l of word j of a tile's 16 blocks holds the 16-bit coins of ids 32 j + 2 l (low half) and 32 j + 2 l + 1, so
-/// that a vector of words in memory is the coins of ascending ids.
+/// Lane l of word j of a tile's 16 blocks holds the 8-bit coins of ids 64 j + 4 l .. 64 j + 4 l + 3, the lowest first,
+/// so that a vector of words in memory is the coins of ascending ids.
 template <class Lanes>
-void compare_coins(const std::uint32_t* key_words, std::uint64_t step, std::uint64_t tile, std::uint16_t threshold,
-                   std::uint32_t (&below)[16], std::uint32_t (&tied)[16]) {
+void compare_coins(const std::uint32_t* key_words, std::uint64_t step, std::uint64_t tile, std::uint8_t threshold,
+                   std::uint64_t (&below)[16], std::uint64_t (&tied)[16]) {
   const StreamKey key = copy_key(key_words);
   for (int j = 0; j < 16; ++j) below[j] = tied[j] = 0;
   for (int first_lane = 0; first_lane < k_tile_blocks; first_lane += Lanes::k_lanes) {
@@ -77,10 +77,39 @@ void compare_coins(const std::uint32_t* key_words, std::uint64_t step, std::uint
     make_words<Lanes>(key, Purpose::coins, step, tile, first_lane, words, [](int) {});
     RIPIENO_UNROLL
     for (int j = 0; j < 16; ++j) {
-      std::uint32_t is_below, is_tied;
-      Lanes::compare_halves(words[j], threshold, is_below, is_tied);
-      below[j] |= is_below << (2 * first_lane);
-      tied[j] |= is_tied << (2 * first_lane);
+      std::uint64_t is_below, is_tied;
+      Lanes::compare_bytes(words[j], threshold, is_below, is_tied);
+      below[j] |= is_below << (4 * first_lane);
+      tied[j] |= is_tied << (4 * first_lane);
+    }
+  }
+}
+
+/// Words 2 (id mod 8), the low half, and 2 (id mod 8) + 1 of block id / 8; a block a lane.
+template <class Lanes>
+void tied_coins(const std::uint32_t* key_words, std::uint64_t step, const std::int64_t* ids, std::size_t count,
+                std::uint64_t* out) {
+  constexpr std::size_t lanes = Lanes::k_lanes;
+  const StreamKey key = copy_key(key_words);
+  for (std::size_t first = 0; first < count; first += lanes) {
+    const std::size_t blocks = count - first < lanes ? count - first : lanes;
+    std::uint32_t low[lanes] = {}, high[lanes] = {};
+    for (std::size_t lane = 0; lane < blocks; ++lane) {
+      const std::uint64_t counter =
+          block_counter(Purpose::tied_coins, static_cast<std::uint64_t>(ids[first + lane]) / 8);
+      low[lane] = static_cast<std::uint32_t>(counter);
+      high[lane] = static_cast<std::uint32_t>(counter >> 32);
+    }
+    typename Lanes::Word low_word, high_word, words[16];
+    std::memcpy(&low_word, low, sizeof low);
+    std::memcpy(&high_word, high, sizeof high);
+    chacha::block<Lanes>(key.words, low_word, high_word, static_cast<std::uint32_t>(step),
+                         static_cast<std::uint32_t>(step >> 32), words, [](int) {});
+    std::uint32_t stored[16][lanes];
+    std::memcpy(stored, words, sizeof stored);
+    for (std::size_t lane = 0; lane < blocks; ++lane) {
+      const std::int64_t pair = 2 * (ids[first + lane] % 8);
+      out[first + lane] = std::uint64_t{stored[pair + 1][lane]} << 32 | stored[pair][lane];
     }
   }
 }
@@ -93,7 +122,8 @@ constexpr Kernels make_kernels(const char* name) {
           .fill_int32 = fill<Lanes, std::int32_t, false>,
           .add_float = fill<Lanes, float, true>,
           .pair_of_words = pair_of_words<Lanes>,
-          .compare_coins = compare_coins<Lanes>};
+          .compare_coins = compare_coins<Lanes>,
+          .tied_coins = tied_coins<Lanes>};
 }
 
 }  // namespace RIPIENO_RANDOM_ISA

@@ -27,14 +27,15 @@ struct Kernels {
   void (*pair_of_words)(std::uint64_t radius, std::uint64_t refinement, std::uint64_t angle, double stddev,
                         double (&pair)[2]);
 
-  /// Compares the coins of ids [512 tile, 512 (tile + 1)) with the top 16 bits of a threshold: bit i of word j of
-  /// `below` and `tied` is for id 512 tile + 32 j + i.
-  void (*compare_coins)(const std::uint32_t* key, std::uint64_t step, std::uint64_t tile, std::uint16_t threshold,
-                        std::uint32_t (&below)[16], std::uint32_t (&tied)[16]);
-};
+  /// Compares the coins of ids [1024 tile, 1024 (tile + 1)) with the top 8 bits of a threshold: bit i of word j of
+  /// `below` and `tied` is for id 1024 tile + 64 j + i.
+  void (*compare_coins)(const std::uint32_t* key, std::uint64_t step, std::uint64_t tile, std::uint8_t threshold,
+                        std::uint64_t (&below)[16], std::uint64_t (&tied)[16]);
 
-/// The word of 64 bits whose low 48 decide a tied coin.
-std::uint64_t tied_coin(const std::uint32_t* key, std::uint64_t step, std::uint64_t id);
+  /// For each id its word of 64 bits whose low 56 decide a tied coin.
+  void (*tied_coins)(const std::uint32_t* key, std::uint64_t step, const std::int64_t* ids, std::size_t count,
+                     std::uint64_t* words);
+};
 
 constexpr double k_largest_float_stddev = 0x1p120, k_largest_double_stddev = 0x1p1000, k_largest_int32_stddev = 0x1p27;
 

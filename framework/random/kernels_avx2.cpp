@@ -75,16 +75,14 @@ struct Avx2Lanes {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm256_cvtpd_epi32(x));
   }
 
-  /// AVX2 compares signed numbers only, so "below" is "the saturating difference is not zero". Packing both results to
-  /// bytes puts 8 bits of each after the other.
-  static RIPIENO_HOST_DEVICE void compare_halves(Word x, std::uint16_t threshold, std::uint32_t& below,
-                                                 std::uint32_t& tied) {
-    const __m256i thresholds = _mm256_set1_epi16(static_cast<short>(threshold));
-    const __m256i at_least = _mm256_cmpeq_epi16(_mm256_subs_epu16(thresholds, __m256i(x)), _mm256_setzero_si256());
-    const __m256i equal = _mm256_cmpeq_epi16(thresholds, __m256i(x));
-    const auto mask = static_cast<std::uint32_t>(_mm256_movemask_epi8(_mm256_packs_epi16(at_least, equal)));
-    below = ~((mask & 0xff) | (mask >> 8 & 0xff00)) & 0xffff;
-    tied = (mask >> 8 & 0xff) | (mask >> 16 & 0xff00);
+  /// AVX2 compares signed numbers only, so "not below" is "the larger of the two is x".
+  static RIPIENO_HOST_DEVICE void compare_bytes(Word x, std::uint8_t threshold, std::uint64_t& below,
+                                                std::uint64_t& tied) {
+    const auto bytes = __m256i(x);
+    const __m256i thresholds = _mm256_set1_epi8(static_cast<char>(threshold));
+    const __m256i at_least = _mm256_cmpeq_epi8(_mm256_max_epu8(bytes, thresholds), bytes);
+    below = ~static_cast<std::uint32_t>(_mm256_movemask_epi8(at_least));
+    tied = static_cast<std::uint32_t>(_mm256_movemask_epi8(_mm256_cmpeq_epi8(bytes, thresholds)));
   }
 };
 

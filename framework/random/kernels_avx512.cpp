@@ -62,11 +62,11 @@ struct Avx512Lanes {
     _mm256_storeu_ps(to, _mm256_add_ps(_mm256_loadu_ps(to), _mm512_cvtpd_ps(x)));
   }
 
-  static RIPIENO_HOST_DEVICE void compare_halves(Word x, std::uint16_t threshold, std::uint32_t& below,
-                                                 std::uint32_t& tied) {
-    const __m512i thresholds = _mm512_set1_epi16(static_cast<short>(threshold));
-    below = _mm512_cmplt_epu16_mask(__m512i(x), thresholds);
-    tied = _mm512_cmpeq_epu16_mask(__m512i(x), thresholds);
+  static RIPIENO_HOST_DEVICE void compare_bytes(Word x, std::uint8_t threshold, std::uint64_t& below,
+                                                std::uint64_t& tied) {
+    const __m512i thresholds = _mm512_set1_epi8(static_cast<char>(threshold));
+    below = _mm512_cmplt_epu8_mask(__m512i(x), thresholds);
+    tied = _mm512_cmpeq_epu8_mask(__m512i(x), thresholds);
   }
 };
 

@@ -10,10 +10,13 @@ inline namespace RIPIENO_RANDOM_ISA {
 /// One block at a time, for any processor.
 struct OneLane : ScalarOutput {
   static Word lane_numbers() { return 0; }
-  static void compare_halves(Word x, std::uint16_t threshold, std::uint32_t& below, std::uint32_t& tied) {
-    const std::uint32_t low = x & 0xffff, high = x >> 16;
-    below = std::uint32_t{low < threshold} | std::uint32_t{high < threshold} << 1;
-    tied = std::uint32_t{low == threshold} | std::uint32_t{high == threshold} << 1;
+  static void compare_bytes(Word x, std::uint8_t threshold, std::uint64_t& below, std::uint64_t& tied) {
+    below = tied = 0;
+    for (int byte = 0; byte < 4; ++byte) {
+      const std::uint32_t coin = x >> (8 * byte) & 0xff;
+      below |= std::uint64_t{coin < threshold} << byte;
+      tied |= std::uint64_t{coin == threshold} << byte;
+    }
   }
 };
 

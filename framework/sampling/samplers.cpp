@@ -50,11 +50,11 @@ Ids TruncatedPoissonSampler::draw(std::int64_t step) const {
   Ids all = ids_with_heads(coins_, stream, 0, num_examples_, sample_rate_);
   if (std::ssize(all) > max_batch_) {
     // Those with the smallest random words stay.
+    std::vector<std::uint64_t> words(all.size());
+    random_detail::fastest_kernels().tied_coins(ranks_.words.data(), stream, all.data(), all.size(), words.data());
     std::vector<std::pair<std::uint64_t, std::int64_t>> order;
     order.reserve(all.size());
-    for (const std::int64_t id : all) {
-      order.emplace_back(random_detail::tied_coin(ranks_.words.data(), stream, static_cast<std::uint64_t>(id)), id);
-    }
+    for (std::size_t i = 0; i < all.size(); ++i) order.emplace_back(words[i], all[i]);
     const auto kept = order.begin() + max_batch_;
     std::ranges::nth_element(order, kept);
     all.clear();

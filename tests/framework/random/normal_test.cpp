@@ -315,7 +315,7 @@ TEST(Normal, Invariant_P4_EveryPurposeHasItsOwnBlocks) {
   using random_detail::Purpose;
   const std::uint64_t last_position = (std::uint64_t{1} << 63) - 1, last_block = last_position / 8;
   const std::uint64_t tops[] = {block_counter(Purpose::deviates, last_block) >> 62,
-                                block_counter(Purpose::coins, static_cast<std::uint64_t>(INT64_MAX) / 32) >> 62,
+                                block_counter(Purpose::coins, static_cast<std::uint64_t>(INT64_MAX) / 64) >> 62,
                                 block_counter(Purpose::refinement, 4 * last_block + 3) >> 62,
                                 block_counter(Purpose::tied_coins, static_cast<std::uint64_t>(INT64_MAX) / 8) >> 62};
   for (std::uint64_t i = 0; i < 4; ++i) EXPECT_EQ(tops[i], i);
