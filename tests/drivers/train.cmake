@@ -18,3 +18,9 @@ add_test(NAME error_messages_test
   COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/errors_test.py ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
 set_tests_properties(error_messages_test PROPERTIES TIMEOUT 600 LABELS mpi PROCESSORS 2
   ENVIRONMENT "${RIPIENO_MPI_TEST_ENVIRONMENT}")
+
+# Datasets with one bad part each, trained on by two ranks.
+add_test(NAME bad_shards_train_test
+  COMMAND ${TORCH_PYTHON} ${CMAKE_CURRENT_SOURCE_DIR}/bad_shards_test.py ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
+set_tests_properties(bad_shards_train_test PROPERTIES TIMEOUT 600 LABELS mpi PROCESSORS 2
+  ENVIRONMENT "${RIPIENO_MPI_TEST_ENVIRONMENT}")
