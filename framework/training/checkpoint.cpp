@@ -1,4 +1,5 @@
 #include <ATen/ATen.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <charconv>
@@ -157,6 +158,13 @@ Checkpoint read_checkpoint(const std::filesystem::path& path, const TrainingStat
 
 CheckpointFolder::CheckpointFolder(std::filesystem::path folder, int keep) : folder_(std::move(folder)), keep_(keep) {
   if (keep < 1) throw UsageError("--keep is " + std::to_string(keep), "at least one checkpoint must stay");
+  struct stat here {
+  }, run{};
+  const std::filesystem::path parent = folder_.has_parent_path() ? folder_.parent_path() : ".";
+  if (::stat(folder_.c_str(), &here) == 0 && ::stat(parent.c_str(), &run) == 0 && here.st_dev != run.st_dev)
+    throw UsageError(folder_.string() + " is on another file system than " + parent.string(),
+                     "a checkpoint gets its name in one step, which no two file systems share",
+                     "link the whole output folder to where the space is");
 }
 
 void CheckpointFolder::write(const Checkpoint& checkpoint, const io::StagingFolder& staging,

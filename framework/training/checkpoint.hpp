@@ -26,7 +26,8 @@ struct Checkpoint {
 /// The folder of a run's checkpoints: step-000000000120.h5 and so on. For rank 0.
 class CheckpointFolder {
  public:
-  /// `keep` newest checkpoints survive; at least one.
+  /// `keep` newest checkpoints survive; at least one. UsageError where the folder is on another file system than the
+  /// one it lies in.
   CheckpointFolder(std::filesystem::path folder, int keep);
 
   /// Writes the checkpoint whole and durably, no faster than `pace`, then removes the ones that are too many. A

@@ -1,3 +1,5 @@
+#include <sys/stat.h>
+
 #include <ripieno/accounting/ledger/ledger.hpp>
 
 #include "train_fixture.hpp"
@@ -149,6 +151,24 @@ TEST_F(ResumeTest, ADamagedCheckpointIsPassedOver) {
   ASSERT_EQ(resumed.code, 0) << resumed.output;
   EXPECT_THAT(resumed.output, HasSubstr("trying an older checkpoint"));
   EXPECT_EQ(book("a").segments.size(), 2U);
+}
+
+// Found before the first step, not at the first checkpoint.
+TEST_F(ResumeTest, CheckpointsOnAnotherFileSystemAreRefused) {
+  std::string elsewhere = "/dev/shm/ripieno-resume-XXXXXX";
+  ASSERT_NE(::mkdtemp(elsewhere.data()), nullptr);
+  struct stat here {
+  }, there{};
+  ASSERT_EQ(::stat(folder_.c_str(), &here), 0);
+  ASSERT_EQ(::stat(elsewhere.c_str(), &there), 0);
+  if (here.st_dev == there.st_dev) GTEST_SKIP() << "there is one file system only";
+  fs::create_directory(folder_ / "a");
+  fs::create_directory_symlink(elsewhere, folder_ / "a/checkpoints");
+  const Outcome refused = run(command(2, "a"));
+  EXPECT_EQ(refused.code, static_cast<int>(ExitCode::usage)) << refused.output;
+  EXPECT_THAT(refused.output, HasSubstr("is on another file system"));
+  EXPECT_EQ(book("a").charged(), 0);
+  fs::remove_all(elsewhere);
 }
 
 TEST_F(ResumeTest, AnotherPlanAShorterLedgerAndAFinishedRunAreRefused) {
