@@ -1,18 +1,21 @@
 #include <ATen/ATen.h>
+#include <torch/csrc/autograd/generated/Functions.h>
 
 #include <array>
 #include <ripieno/framework/clipping/bookkeeping_handlers.hpp>
 
 /// Elementwise operations between data and a parameter that is broadcast over the examples (biases, scales, position
-/// tables), and parameters that are expanded or repeated over them. The node itself is called with the output gradient;
-/// what it returns has the shape of the output, and summing it over all broadcast dimensions but the examples gives
-/// each example's gradient.
+/// tables), and parameters that are expanded or repeated over them. But for sums, whose gradient is the output's, the
+/// node itself is called with the output gradient; what it returns has the shape of the output, and summing it over all
+/// broadcast dimensions but the examples gives each example's gradient.
 namespace ripieno::bookkeeping {
 namespace {
 
+namespace generated = torch::autograd::generated;
+
 bool elementwise_serves(const UseSite& site) { return shared_by_examples(site.raw_layout, site.cut_shape); }
 
-bool expand_serves(const UseSite& site) { return shared_by_examples(site.layout, site.cut_shape); }
+bool output_serves(const UseSite& site) { return shared_by_examples(site.layout, site.cut_shape); }
 
 std::vector<at::Tensor> save_nothing(const UseSite&) { return {}; }
 
@@ -20,6 +23,16 @@ PerExampleGradientPtr elementwise_gradient(const UseSite& site, const at::Tensor
                                            std::span<const at::Tensor>) {
   const at::Tensor raw = call_node(site.node, site.edge, output_gradient);
   return store(reduce_broadcast(raw, site.raw_layout, site.num_examples, site.cut_shape), site.cut_shape);
+}
+
+/// torch.add(x, y, alpha) and, with `sign` -1, torch.sub. A node that is called keeps the whole graph's tensors alive,
+/// and nearly every network adds a bias somewhere.
+template <class Node, int sign>
+PerExampleGradientPtr sum_gradient(const UseSite& site, const at::Tensor& output_gradient,
+                                   std::span<const at::Tensor>) {
+  const at::Tensor raw =
+      site.edge == 0 ? output_gradient : scaled(output_gradient, as<Node>(site).alpha.toDouble() * sign);
+  return store(reduce_broadcast(raw, site.layout, site.num_examples, site.cut_shape), site.cut_shape);
 }
 
 PerExampleGradientPtr expand_gradient(const UseSite& site, const at::Tensor& output_gradient,
@@ -61,8 +74,8 @@ constexpr NodeHandler elementwise(std::string_view node) {
 }
 
 constexpr std::array k_handlers{
-    elementwise("AddBackward0"),
-    elementwise("SubBackward0"),
+    NodeHandler{"AddBackward0", false, output_serves, save_nothing, sum_gradient<generated::AddBackward0, 1>},
+    NodeHandler{"SubBackward0", false, output_serves, save_nothing, sum_gradient<generated::SubBackward0, -1>},
     elementwise("MulBackward0"),
     elementwise("DivBackward0"),
     elementwise("AddcmulBackward0"),
@@ -74,7 +87,7 @@ constexpr std::array k_handlers{
     elementwise("MaximumBackward0"),
     elementwise("MinimumBackward0"),
     elementwise("PreluKernelBackward0"),
-    NodeHandler{"ExpandBackward0", false, expand_serves, save_nothing, expand_gradient},
+    NodeHandler{"ExpandBackward0", false, output_serves, save_nothing, expand_gradient},
     NodeHandler{"RepeatBackward0", false, repeat_serves, save_nothing, repeat_gradient},
 };
 
