@@ -115,6 +115,8 @@ void Options::positional(std::string name, std::vector<std::string>& target, std
   least_positional_ = least;
 }
 
+void Options::alternatives(std::vector<std::string> names) { alternatives_.push_back(std::move(names)); }
+
 void Options::printing(std::string name, std::string text, std::string help) {
   Printing& printing = printing_.emplace_back(Printing{.text = std::move(text)});
   common_.add(std::move(name), printing.given, "", std::move(help));
@@ -224,13 +226,20 @@ void Options::apply_config() {
       throw UsageError(place + ": unknown key '" + entry.key + "'", {}, advice_for(entry.key, known, ""));
     }
     const bool first = std::ranges::find(seen, entry.key) == seen.end();
-    if (first && option->given) continue;  // on the command line, which wins
+    if (first && (option->given || is_replaced(entry.key))) continue;  // on the command line, which wins
     if (!first && !option->value.is_list) throw UsageError(place + ": '" + entry.key + "' is given twice");
     if (first) option->value.clear();
     seen.push_back(entry.key);
     option->value.read(place + ": " + entry.key, entry.value);
   }
   for (const std::string& name : seen) find(name)->given = true;
+}
+
+bool Options::is_replaced(const std::string& name) const {
+  return std::ranges::any_of(alternatives_, [&](const std::vector<std::string>& names) {
+    return std::ranges::find(names, name) != names.end() &&
+           std::ranges::any_of(names, [&](const std::string& other) { return find(other)->given; });
+  });
 }
 
 Option* Options::find(const std::string& name) {

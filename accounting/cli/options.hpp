@@ -58,6 +58,10 @@ class Options {
   /// Words that are no options go to `target`, at least `least` of them.
   void positional(std::string name, std::vector<std::string>& target, std::string help, std::size_t least);
 
+  /// Two ways to say one thing: whoever gives one of them on the command line means none of the others that may stand
+  /// in the --config file. The program checks that one is given.
+  void alternatives(std::vector<std::string> names);
+
   /// An option that prints `text` and leaves the program nothing else to do, like --version.
   void printing(std::string name, std::string text, std::string help);
 
@@ -92,6 +96,8 @@ class Options {
   [[nodiscard]] std::vector<Given> split(std::span<const std::string> arguments) const;
   void apply_command_line(std::span<const std::string> arguments);
   void apply_config();
+  /// Whether the command line gives an alternative to this option.
+  [[nodiscard]] bool is_replaced(const std::string& name) const;
   void check_required() const;
   [[nodiscard]] Option* find(const std::string& name);
   [[nodiscard]] const Option* find(const std::string& name) const;
@@ -103,6 +109,7 @@ class Options {
   std::vector<std::string> dependencies_;
   std::deque<Group> groups_;
   Group common_{"general"};
+  std::vector<std::vector<std::string>> alternatives_;
   std::deque<Printing> printing_;
   std::vector<std::string> examples_;
   std::string positional_name_;

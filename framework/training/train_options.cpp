@@ -64,6 +64,8 @@ struct ArgumentTexts {
 };
 
 void add_privacy(cli::Options& options, TrainConfig& config, ArgumentTexts& arguments) {
+  options.alternatives({"epochs", "steps"});
+  options.alternatives({"noise-multiplier", "target-epsilon"});
   options.group("privacy")
       .add("expected-batch", config.expected_batch, "B",
            "expected examples in a batch; the sample rate is B over their number")

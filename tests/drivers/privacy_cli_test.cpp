@@ -24,6 +24,7 @@ struct Example {
         .add("delta", delta, "D", "target delta")
         .add("model-arg", model_args, "K=V", "an argument of the model")
         .add_choice("engine", engine, {"auto", "loop"}, "how gradients are made");
+    options.alternatives({"steps", "delta"});
     options.positional("FILE", files, "files to read", 0);
   }
 
@@ -115,6 +116,21 @@ TEST(Options, TheCommandLineWinsOverTheConfiguration) {
   Example list;
   EXPECT_TRUE(list.parse({"--config", path, "--model-arg", "c=3"}));
   EXPECT_THAT(list.model_args, ElementsAre("c=3"));
+}
+
+TEST(Options, AnAlternativeOnTheCommandLineReplacesTheConfigurations) {
+  const std::string path = temporary_file("alternatives.ini", "steps = 7\nlr = 0.5\n");
+  Example replaced;
+  EXPECT_TRUE(replaced.parse({"--config", path, "--delta", "1e-5"}));
+  EXPECT_FALSE(replaced.options.given("steps"));
+  EXPECT_EQ(replaced.steps, 100);
+  EXPECT_EQ(replaced.lr, 0.5);
+  Example same;
+  EXPECT_TRUE(same.parse({"--config", path, "--lr", "0.25"}));
+  EXPECT_EQ(same.steps, 7);
+  Example both;  // in one place both stay, for the program to refuse
+  EXPECT_TRUE(both.parse({"--steps", "5", "--delta", "1e-5"}));
+  EXPECT_TRUE(both.options.given("steps") && both.options.given("delta"));
 }
 
 TEST(Options, ConfigurationFaultsNameFileLineAndTheNearestKey) {
