@@ -1,6 +1,7 @@
 #include <ripieno/framework/noise/gaussian_noise.hpp>
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <cmath>
@@ -76,13 +77,24 @@ void add_noise_on_device_(const at::Tensor& leaf, const Source& source, std::uin
   }
 }
 
+/// On Torch's threads, which are awake after its last operation and would be in the way of others.
+void add_noise_on_processor_(std::span<float> leaf, const Source& source, std::uint64_t position, double stddev) {
+  constexpr std::int64_t tile = 128;  // of the stream: cut elsewhere, one would be made twice
+  const std::int64_t tiles = (std::ssize(leaf) + tile - 1) / tile;
+  const std::int64_t share = std::max<std::int64_t>((tiles + source.threads - 1) / source.threads, 128);
+  at::parallel_for(0, tiles, share, [&](std::int64_t begin, std::int64_t end) {
+    const auto first = static_cast<std::size_t>(begin * tile);
+    const std::size_t last = std::min(static_cast<std::size_t>(end * tile), leaf.size());
+    add_normal(leaf.subspan(first, last - first), source.key, source.step, position + first, stddev);
+  });
+}
+
 // leaf: contiguous; element 0 takes the deviate at `position`.
 void add_noise_(const at::Tensor& leaf, const Source& source, std::uint64_t position, double stddev) {
   const auto size = static_cast<std::size_t>(leaf.numel());
   if (!leaf.is_cpu()) return add_noise_on_device_(leaf, source, position, stddev);
   if (leaf.scalar_type() == at::kFloat) {
-    add_normal(std::span(leaf.mutable_data_ptr<float>(), size), source.key, source.step, position, stddev,
-               source.threads);
+    add_noise_on_processor_(std::span(leaf.mutable_data_ptr<float>(), size), source, position, stddev);
   } else {
     add_in_blocks<double>(std::span(leaf.mutable_data_ptr<double>(), size), source, position, stddev);
   }

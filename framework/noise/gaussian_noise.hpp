@@ -32,7 +32,7 @@ struct GaussianNoiseOptions {
   double rho = 0;
   /// Called with the step before any noise is added to it; throws to forbid the release.
   std::function<void(std::int64_t step)> guard = {};
-  /// Threads that make noise. The bits do not depend on it.
+  /// Threads that make noise, at most as many as Torch uses. The bits do not depend on it.
   int threads = 1;
   /// Number of ranks that run this step.
   int world_size = 1;
