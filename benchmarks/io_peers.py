@@ -4,7 +4,7 @@
 usage: io_peers.py [--rounds N] [--cold] [--small] [--only NAME]... [--program build/cpu/bin/bench-io-measure]
 Run it with the Python of the tests' virtual environment (scripts/setup --tests). All methods draw their batch, read it
 and convert it; they take turns within a round, and the figures are medians over the rounds. Warm: examples a second of
-processor time, one process, page cache full. --cold: of wall time, the page cache dropped before each (root only).
+processor time, one process, page cache full; DataLoader's workers of wall time. --cold: of wall time, the page cache dropped before each (root only).
 """
 
 import argparse
@@ -90,8 +90,17 @@ class Peers:
             loader = torch.utils.data.DataLoader(Single(self.path), batch_sampler=PoissonBatches(self.count, self.rate),
                                                  num_workers=workers, persistent_workers=workers > 0)
             self.loaders[workers] = iter(loader)
-            next(self.loaders[workers])
-        return len(next(self.loaders[workers]))
+        return self.loaders[workers]
+
+    def one_batch(self):
+        return len(next(self.loader(0)))
+
+    def rate_of_workers(self, workers):
+        """Examples a second of wall time, without the batches that the workers made while others had their turn."""
+        loader, batches = self.loader(workers), 2 * workers  # as many as they make ahead
+        for _ in range(batches):
+            next(loader)
+        return timed(lambda: sum(len(next(loader)) for _ in range(batches)), time.perf_counter)
 
     def fancy(self):
         ids = draw(self.count, self.rate)
@@ -134,10 +143,10 @@ def measure(arguments, manifest, path, shape, count, dtype, rate):
         methods["memmap"] = lambda seed: timed(peers.memmap, clock)
     else:
         methods.update({
-            "DataLoader+h5py, 0 workers": lambda seed: timed(lambda: peers.loader(0), clock),
-            # Workers are other processes, whose processor time is not this one's: wall time.
-            "DataLoader+h5py, 1 worker": lambda seed: timed(lambda: peers.loader(1), time.perf_counter),
-            "DataLoader+h5py, 2 workers": lambda seed: timed(lambda: peers.loader(2), time.perf_counter),
+            "DataLoader+h5py, 0 workers": lambda seed: timed(peers.one_batch, clock),
+            # Workers are other processes, whose processor time is not this one's.
+            "DataLoader+h5py, 1 worker": lambda seed: peers.rate_of_workers(1),
+            "DataLoader+h5py, 2 workers": lambda seed: peers.rate_of_workers(2),
             "h5py fancy indexing": lambda seed: timed(peers.fancy, clock),
             "numpy memmap": lambda seed: timed(peers.memmap, clock),
             "torch tensor in memory": lambda seed: timed(peers.tensor, clock),
