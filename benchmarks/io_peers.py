@@ -4,7 +4,8 @@
 usage: io_peers.py [--rounds N] [--cold] [--small] [--only NAME]... [--program build/cpu/bin/bench-io-measure]
 Run it with the Python of the tests' virtual environment (scripts/setup --tests). All methods draw their batch, read it
 and convert it; they take turns within a round, and the figures are medians over the rounds. Warm: examples a second of
-processor time, one process, page cache full; DataLoader's workers of wall time. --cold: of wall time, the page cache dropped before each (root only).
+processor time, one process, page cache full; DataLoader's workers of wall time. --cold: of wall time, the page cache
+dropped before each (root only).
 """
 
 import argparse
