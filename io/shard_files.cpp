@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdio>
 #include <ripieno/io/shard_files.hpp>
+#include <utility>
 
 namespace ripieno::io {
 namespace {
@@ -15,8 +16,10 @@ namespace {
 // as much as converting a small row.
 constexpr std::size_t k_resident_bytes = std::size_t{384} << 20;
 
+// What one fault may map: a whole large page of the page cache.
+constexpr std::size_t k_fault_bytes = std::size_t{2} << 20;
+
 // What this process holds of files, all in all; 0 where /proc does not tell, and the kernel must do without our help.
-// Reads alone tell too little: with a page the kernel maps sixteen, or those of a large page.
 std::size_t resident_file_bytes() {
   static const UniqueFd statm(::open("/proc/self/statm", O_RDONLY | O_CLOEXEC));
   std::array<char, 128> text{};
@@ -25,6 +28,16 @@ std::size_t resident_file_bytes() {
   if (std::sscanf(text.data(), "%zu %zu %zu", &total, &resident, &of_files) != 3) return 0;
   static const auto k_page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   return of_files * k_page;
+}
+
+// Page faults of this thread since it asked last: without one nothing was mapped. A sixth of what a look at /proc
+// costs.
+std::size_t new_faults() {
+  thread_local std::size_t before = 0;
+  rusage usage{};
+  if (::getrusage(RUSAGE_THREAD, &usage) != 0) return 1;
+  const auto now = static_cast<std::size_t>(usage.ru_minflt + usage.ru_majflt);
+  return now - std::exchange(before, now);
 }
 
 // A share of the limit: MPI, Torch and others want descriptors too.
@@ -51,6 +64,7 @@ ShardFiles::ShardFiles(std::vector<ShardInfo> shards, Access access)
     if (mapped) mappings_.emplace_back(fd.get(), static_cast<std::size_t>(shard.identity.bytes), shard.path);
   }
   pool_->unmapped = resident_file_bytes();
+  pool_->room = k_resident_bytes;
 }
 
 std::shared_ptr<const UniqueFd> ShardFiles::descriptor(std::size_t shard) const {
@@ -71,10 +85,14 @@ void ShardFiles::check_unchanged(std::size_t shard) const {
   io::check_unchanged(shards_[shard].path, shards_[shard].identity);
 }
 
-void ShardFiles::note_reads(std::size_t reads) const {
-  if (!is_mapped() || pool_->reads.fetch_add(reads) + reads < k_reads_at_once) return;
-  pool_->reads = 0;
-  if (resident_file_bytes() > pool_->unmapped + k_resident_bytes) give_back_pages();
+void ShardFiles::trim() const {
+  if (!is_mapped()) return;
+  const std::size_t faults = new_faults();
+  if ((pool_->faults.fetch_add(faults) + faults) * k_fault_bytes < pool_->room) return;
+  pool_->faults = 0;
+  const std::size_t resident = resident_file_bytes(), most = pool_->unmapped + k_resident_bytes;
+  if (resident > most) return give_back_pages();
+  pool_->room = most - resident;
 }
 
 void ShardFiles::give_back_pages() const {
@@ -82,6 +100,7 @@ void ShardFiles::give_back_pages() const {
     ::madvise(const_cast<std::byte*>(data(i)), static_cast<std::size_t>(shards_[i].identity.bytes), MADV_DONTNEED);
   }
   pool_->unmapped = resident_file_bytes();
+  pool_->room = k_resident_bytes;
 }
 
 }  // namespace ripieno::io

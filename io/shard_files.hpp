@@ -30,12 +30,11 @@ class ShardFiles {
   [[nodiscard]] std::shared_ptr<const UniqueFd> descriptor(std::size_t shard) const;
   /// DataError when the shard was replaced, cut, extended or touched since it was opened.
   void check_unchanged(std::size_t shard) const;
-  /// At most so many reads from mapped files go between two calls of note_reads.
-  static constexpr std::size_t k_reads_at_once = 512;
-  /// Tells that so many places of mapped files were read. The pages of a read, and neighbours that the kernel maps with
-  /// them, count as the process's memory until it gives them back; this does so when they are too many. They stay in
-  /// the page cache.
-  void note_reads(std::size_t reads) const;
+  /// At most so many reads from mapped files go between two calls of trim by the thread that reads.
+  static constexpr std::size_t k_reads_at_once = 32;
+  /// The pages of a read, and neighbours that the kernel maps with them, count as the process's memory until it gives
+  /// them back; this does so when they are too many. They stay in the page cache.
+  void trim() const;
 
  private:
   void give_back_pages() const;
@@ -44,7 +43,8 @@ class ShardFiles {
     std::mutex mutex;
     std::vector<std::shared_ptr<const UniqueFd>> open;  // by shard; null where closed
     std::deque<std::size_t> order;                      // of those that are open, oldest first
-    std::atomic<std::size_t> reads = 0;                 // since the last look at what the process holds
+    std::atomic<std::size_t> faults = 0;                // since the last look at what the process holds
+    std::atomic<std::size_t> room = 0;                  // bytes that pages may still take, at that look
     std::atomic<std::size_t> unmapped = 0;              // bytes of files that the process held without pages of these
   };
 

@@ -141,7 +141,7 @@ void ShardSet::in_mapped_runs(std::span<const Place> places, Body body) const {
   for (std::size_t begin = 0; begin < places.size(); begin += ShardFiles::k_reads_at_once) {
     const auto run = places.subspan(begin, std::min(ShardFiles::k_reads_at_once, places.size() - begin));
     guarded([&] { body(begin, run); });
-    files_.note_reads(run.size());
+    files_.trim();
   }
 }
 
