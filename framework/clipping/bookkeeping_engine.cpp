@@ -95,11 +95,12 @@ class BookkeepingEngine final : public ClippingEngine {
 
   MicrobatchResult clip(const LossFn& loss, const PyTree& params, std::span<const at::Tensor> batch,
                         const ClippingRule& rule) override {
-    return clip_by_leaf(loss, params, batch, rule, [](std::size_t, const at::Tensor&) {});
+    return clip_by_leaf(loss, params, batch, rule, [](std::size_t, const at::Tensor&) {}, {});
   }
 
   MicrobatchResult clip_by_leaf(const LossFn& loss, const PyTree& params, std::span<const at::Tensor> batch,
-                                const ClippingRule& rule, const OnLeafSum& on_leaf) override {
+                                const ClippingRule& rule, const OnLeafSum& on_leaf,
+                                std::span<const at::Tensor> room) override {
     const std::int64_t n = check_batch(batch);
     ClipSettings settings{.rule = rule, .stored = stored_dtype(params)};
     Plans& plans = plans_[inputs_key(loss, params, batch)];
@@ -114,12 +115,14 @@ class BookkeepingEngine final : public ClippingEngine {
     // Of several parts each adds to every leaf, and so do postponed examples, which stored gradients never leave.
     const bool leaves_end_early = n <= at_once && settings.form == GradientForm::stored;
     if (leaves_end_early) settings.on_leaf = on_leaf;
+    settings.room = room;  // of the first part, to whose sums the others add
     for (std::int64_t begin = 0; begin < n; begin += at_once) {
       const std::int64_t size = std::min(at_once, n - begin);
       ClippedGraph clipped = clip_part(plans, loss, params, narrowed(batch, begin, size), settings);
       const at::Tensor examples = at::arange(begin, begin + size, clipped.postponed.options().dtype(at::kLong));
       postponed.push_back(examples.masked_select(clipped.postponed));
       parts.add(examples, std::move(clipped.result));
+      settings.room = {};
     }
 
     settings.form = GradientForm::exactly_stored;

@@ -94,23 +94,10 @@ void write_sum_of_leaf(const Graph& graph, const Plan& plan, std::size_t leaf, c
                 .front());
 }
 
-/// Room for a sum: tensors of the leaves' shapes, one behind the other in memory where they have one dtype, so that
-/// nobody has to bring them together.
+/// For sums of the leaves' shapes and dtypes.
 std::vector<at::Tensor> room_for_leaves(const std::vector<at::Tensor>& leaves) {
-  std::int64_t size = 0;
-  bool one_dtype = true;
-  for (const at::Tensor& leaf : leaves) {
-    size += leaf.numel();
-    one_dtype &= leaf.scalar_type() == leaves[0].scalar_type();
-  }
-  const at::Tensor flat = one_dtype ? at::empty({size}, leaves[0].options().requires_grad(false)) : at::Tensor();
   std::vector<at::Tensor> room;
-  std::int64_t offset = 0;
-  for (const at::Tensor& leaf : leaves) {
-    room.push_back(one_dtype ? flat.narrow(0, offset, leaf.numel()).view(leaf.sizes())
-                             : at::empty(leaf.sizes(), leaf.options().requires_grad(false)));
-    offset += leaf.numel();
-  }
+  for (const at::Tensor& leaf : leaves) room.push_back(at::empty(leaf.sizes(), leaf.options().requires_grad(false)));
   return room;
 }
 
@@ -122,7 +109,8 @@ ClippedGraph clip_graph(const Graph& graph, const Plan& plan, const ClipSettings
   auto [result, weights, postponed] = judge(gradients, graph.losses, settings);
   std::int64_t held_bytes = 0;
   for (const PerExampleGradientPtr& gradient : gradients) held_bytes += gradient ? gradient->held_bytes() : 0;
-  result.sum = room_for_leaves(graph.leaves);
+  result.sum = settings.room.empty() ? room_for_leaves(graph.leaves)
+                                     : std::vector<at::Tensor>(settings.room.begin(), settings.room.end());
   for (std::size_t leaf = 0; leaf < gradients.size(); ++leaf) {
     if (gradients[leaf])
       write_sum_of_leaf(graph, plan, leaf, *gradients[leaf], weights[settings.rule.group_of(leaf)], result.sum[leaf]);

@@ -47,9 +47,14 @@ class Accumulator {
     for (std::size_t leaf = 0; leaf < leaves.size(); ++leaf) totals_[leaf].add_(leaves[leaf]);
   }
 
-  /// The total of a leaf from the last microbatch's part, written to `out` in its shape.
+  [[nodiscard]] bool is_empty() const { return totals_.empty(); }
+
+  /// The total of a leaf from the last microbatch's part, written to `out` in its shape, where it may be already.
   void finish(std::size_t leaf, const at::Tensor& last, const at::Tensor& out) {
-    out.copy_(totals_.empty() ? last : totals_[leaf].add_(last));
+    if (!is_empty())
+      out.copy_(totals_[leaf].add_(last));
+    else if (!last.is_same(out))
+      out.copy_(last);
   }
 
  private:
@@ -60,12 +65,23 @@ class Accumulator {
 MicrobatchResult clip_last(ClippingEngine& engine, const LossFn& loss, const PyTree& params,
                            std::span<const at::Tensor> microbatch, const ClippingRule& rule, Accumulator& total,
                            const at::Tensor& flat, const OnFinal& on_final) {
+  std::vector<at::Tensor> places;
+  std::int64_t offset = 0;
+  bool one_dtype = true;
+  for (const at::Tensor& leaf : params.leaves()) {
+    places.push_back(flat.narrow(0, offset, leaf.numel()).view(leaf.sizes()));
+    offset += leaf.numel();
+    one_dtype &= leaf.scalar_type() == flat.scalar_type();
+  }
+  const bool made_in_place = total.is_empty() && one_dtype;
   std::int64_t size = 0;
-  return engine.clip_by_leaf(loss, params, microbatch, rule, [&](std::size_t leaf, const at::Tensor& sum) {
-    total.finish(leaf, sum, flat.narrow(0, size, sum.numel()).view(sum.sizes()));
+  const auto on_leaf = [&](std::size_t leaf, const at::Tensor& sum) {
+    total.finish(leaf, sum, places[leaf]);
     size += sum.numel();
     on_final(flat, size);
-  });
+  };
+  return engine.clip_by_leaf(loss, params, microbatch, rule, on_leaf,
+                             made_in_place ? std::span<const at::Tensor>(places) : std::span<const at::Tensor>());
 }
 
 /// Borders of the microbatches that hold an example.

@@ -17,7 +17,7 @@ std::string shape_text(const at::Tensor& tensor) {
 
 MicrobatchResult ClippingEngine::clip_by_leaf(const LossFn& loss, const PyTree& params,
                                               std::span<const at::Tensor> batch, const ClippingRule& rule,
-                                              const OnLeafSum& on_leaf) {
+                                              const OnLeafSum& on_leaf, std::span<const at::Tensor> /*room*/) {
   MicrobatchResult result = clip(loss, params, batch, rule);
   for (std::size_t leaf = 0; leaf < result.sum.size(); ++leaf) on_leaf(leaf, result.sum[leaf]);
   return result;

@@ -53,9 +53,11 @@ class ClippingEngine {
                                 const ClippingRule& rule) = 0;
 
   /// The same, and tells the sum of every leaf, in leaf order, on the calling thread: each as soon as nothing is to be
-  /// added to it, where the engine knows that before all are done, and otherwise at the end.
+  /// added to it, where the engine knows that before all are done, and otherwise at the end. `room`: none, or for each
+  /// leaf a tensor of the shape and dtype of its sum, where the engine may make it to spare the caller a copy.
   virtual MicrobatchResult clip_by_leaf(const LossFn& loss, const PyTree& params, std::span<const at::Tensor> batch,
-                                        const ClippingRule& rule, const OnLeafSum& on_leaf);
+                                        const ClippingRule& rule, const OnLeafSum& on_leaf,
+                                        std::span<const at::Tensor> room);
 
  protected:
   ClippingEngine() = default;

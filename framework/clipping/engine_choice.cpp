@@ -97,8 +97,9 @@ class AutomaticEngine final : public ClippingEngine {
   }
 
   MicrobatchResult clip_by_leaf(const LossFn& loss, const PyTree& params, std::span<const at::Tensor> batch,
-                                const ClippingRule& rule, const OnLeafSum& on_leaf) override {
-    return chosen(loss, params, batch, rule).clip_by_leaf(loss, params, batch, rule, on_leaf);
+                                const ClippingRule& rule, const OnLeafSum& on_leaf,
+                                std::span<const at::Tensor> room) override {
+    return chosen(loss, params, batch, rule).clip_by_leaf(loss, params, batch, rule, on_leaf, room);
   }
 
  private:

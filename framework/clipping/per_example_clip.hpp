@@ -19,6 +19,7 @@ struct ClipSettings {
   double max_spread = 1;                                            ///< see judged_norms
   std::int64_t counted = std::numeric_limits<std::int64_t>::max();  ///< examples at the front that count; at least one
   OnLeafSum on_leaf = {};                                           ///< may be empty
+  std::span<const at::Tensor> room = {};                            ///< for the sums; may be empty
 };
 
 /// What a rule makes of the norms of n examples' gradients.

@@ -42,7 +42,8 @@ TEST(ClipByLeaf, EveryEngineTellsEachLeafOnceInOrderAndWithTheBitsOfTheResult) {
          {EngineLimits{}, EngineLimits{.memory_budget = 1}, EngineLimits{.max_spread = 100}}) {
       const auto engine = make_engine(kind, limits);
       Told told;
-      const MicrobatchResult result = engine->clip_by_leaf(k_loss, params, batch, ClippingRule(0.5), told.listener());
+      const MicrobatchResult result =
+          engine->clip_by_leaf(k_loss, params, batch, ClippingRule(0.5), told.listener(), {});
       EXPECT_THAT(told.leaves, ElementsAre(0, 1, 2, 3)) << engine->name();
       ASSERT_EQ(result.sum.size(), told.sums.size());
       const MicrobatchResult plain = make_engine(kind, limits)->clip(k_loss, params, batch, ClippingRule(0.5));
@@ -50,6 +51,27 @@ TEST(ClipByLeaf, EveryEngineTellsEachLeafOnceInOrderAndWithTheBitsOfTheResult) {
         EXPECT_TRUE(at::equal(told.sums[leaf], result.sum[leaf])) << engine->name() << " leaf " << leaf;
         EXPECT_TRUE(at::equal(plain.sum[leaf], result.sum[leaf])) << engine->name() << " leaf " << leaf;
       }
+    }
+  }
+}
+
+// In parts and with postponed examples too, whose sums are added to those of the first part.
+TEST(ClipByLeaf, TheBookkeepingEngineMakesTheSameSumsInGivenRoom) {
+  at::manual_seed(3);
+  const PyTree params = mlp_params(6, 5, 3);
+  const auto batch = made_up_batch(7);
+  for (const EngineLimits& limits :
+       {EngineLimits{}, EngineLimits{.memory_budget = 1}, EngineLimits{.max_spread = 100}}) {
+    std::vector<at::Tensor> room;
+    for (const at::Tensor& leaf : params.leaves()) room.push_back(at::full_like(leaf, 77));
+    const auto engine = make_engine(EngineKind::bookkeeping, limits);
+    const MicrobatchResult result = engine->clip_by_leaf(
+        k_loss, params, batch, ClippingRule(0.5), [](std::size_t, const at::Tensor&) {}, room);
+    const MicrobatchResult plain =
+        make_engine(EngineKind::bookkeeping, limits)->clip(k_loss, params, batch, ClippingRule(0.5));
+    for (std::size_t leaf = 0; leaf < room.size(); ++leaf) {
+      EXPECT_TRUE(result.sum[leaf].is_same(room[leaf])) << "leaf " << leaf;
+      EXPECT_TRUE(at::equal(plain.sum[leaf], room[leaf])) << "leaf " << leaf;
     }
   }
 }

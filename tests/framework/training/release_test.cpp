@@ -186,7 +186,8 @@ class InterruptedEngine final : public ClippingEngine {
     return inner_->clip(loss, params, batch, rule);
   }
   MicrobatchResult clip_by_leaf(const LossFn& loss, const PyTree& params, std::span<const at::Tensor> batch,
-                                const ClippingRule& rule, const OnLeafSum& on_leaf) override {
+                                const ClippingRule& rule, const OnLeafSum& on_leaf,
+                                std::span<const at::Tensor> /*room*/) override {
     MicrobatchResult result = clip(loss, params, batch, rule);
     on_leaf(0, result.sum[0]);
     meanwhile_();
