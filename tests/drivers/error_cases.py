@@ -179,7 +179,7 @@ DATASETS = cases(
 TRAINING = cases(
     USAGE,
     ("ripieno-train", "--data is missing"),
-    ("{train} --epochs 1", "exactly one of --steps and --epochs"),
+    ("{train} --steps 5 --epochs 1", "exactly one of --steps and --epochs"),
     ("ripieno-train --data table {plan} --noise-multiplier 1 --epochs -1", "--epochs is -1"),
     ("ripieno-train --data table {plan} --steps 5", "exactly one of --noise-multiplier and --target-epsilon"),
     ("ripieno-train --data table {plan} --steps 5 --target-epsilon -1", "epsilon"),
