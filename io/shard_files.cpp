@@ -30,8 +30,7 @@ std::size_t resident_file_bytes() {
   return of_files * k_page;
 }
 
-// Page faults of this thread since it asked last: without one nothing was mapped. A sixth of what a look at /proc
-// costs.
+// Page faults of this thread since it asked last: without one nothing was mapped. Cheaper than a look at /proc.
 std::size_t new_faults() {
   thread_local std::size_t before = 0;
   rusage usage{};
