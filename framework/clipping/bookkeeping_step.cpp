@@ -10,27 +10,24 @@ namespace {
 
 /// The per-example gradient of every use, in the order of the plan; nullptr where no gradient arrives.
 std::vector<PerExampleGradientPtr> gradients_of_uses(const Graph& graph, const Plan& plan) {
-  std::unordered_map<int, std::size_t> target_of, last_use;
+  std::unordered_map<int, std::size_t> target_of;
   torch::autograd::edge_list targets;
   std::vector<std::vector<at::Tensor>> saved;
-  for (std::size_t u = 0; u < plan.uses.size(); ++u) {
-    const Use& use = plan.uses[u];
+  for (const Use& use : plan.uses) {
     saved.push_back(use.handler->save(plan.site(graph, use)));
     for (at::Tensor& tensor : saved.back()) tensor = widened(tensor);
     if (target_of.emplace(use.node, targets.size()).second) targets.emplace_back(graph.nodes[use.node].node, 0);
-    last_use[use.node] = u;
   }
-  std::vector<at::Tensor> arrived =
+  const std::vector<at::Tensor> arrived =
       backward({graph.root()}, {at::ones_like(graph.losses.detach())}, targets, plan.keep_graph);
 
   std::vector<PerExampleGradientPtr> gradients;
   for (std::size_t u = 0; u < plan.uses.size(); ++u) {
     const Use& use = plan.uses[u];
-    at::Tensor& at_node = arrived[target_of.at(use.node)];
+    const at::Tensor output_gradient = widened(arrived[target_of.at(use.node)]);
     PerExampleGradientPtr gradient;
-    if (at_node.defined()) gradient = use.handler->gradient(plan.site(graph, use), widened(at_node), saved[u]);
+    if (output_gradient.defined()) gradient = use.handler->gradient(plan.site(graph, use), output_gradient, saved[u]);
     saved[u].clear();
-    if (last_use.at(use.node) == u) at_node.reset();  // as large as a layer's output
     gradients.push_back(std::move(gradient));
   }
   return gradients;

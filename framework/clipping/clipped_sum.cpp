@@ -6,6 +6,7 @@
 #include <ripieno/accounting/base/text.hpp>
 #include <ripieno/framework/clipping/clipped_sum.hpp>
 #include <ripieno/framework/clipping/coefficients.hpp>
+#include <ripieno/framework/core/flat.hpp>
 #include <set>
 #include <string>
 
@@ -65,14 +66,9 @@ class Accumulator {
 MicrobatchResult clip_last(ClippingEngine& engine, const LossFn& loss, const PyTree& params,
                            std::span<const at::Tensor> microbatch, const ClippingRule& rule, Accumulator& total,
                            const at::Tensor& flat, const OnFinal& on_final) {
-  std::vector<at::Tensor> places;
-  std::int64_t offset = 0;
-  bool one_dtype = true;
-  for (const at::Tensor& leaf : params.leaves()) {
-    places.push_back(flat.narrow(0, offset, leaf.numel()).view(leaf.sizes()));
-    offset += leaf.numel();
-    one_dtype &= leaf.scalar_type() == flat.scalar_type();
-  }
+  const std::vector<at::Tensor> places = unflatten(params, flat).leaves();
+  const bool one_dtype = std::ranges::all_of(
+      params.leaves(), [&](const at::Tensor& leaf) { return leaf.scalar_type() == flat.scalar_type(); });
   const bool made_in_place = total.is_empty() && one_dtype;
   std::int64_t size = 0;
   const auto on_leaf = [&](std::size_t leaf, const at::Tensor& sum) {
