@@ -19,7 +19,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
@@ -30,6 +29,7 @@
 #include <ripieno/framework/core/flat.hpp>
 #include <ripieno/framework/noise/gaussian_noise.hpp>
 #include <ripieno/framework/optim/sgd.hpp>
+#include <ripieno/framework/profiling/perf_state.hpp>
 #include <string>
 #include <vector>
 
@@ -131,14 +131,8 @@ void measure(const Workload& workload, int threads, int rounds) {
   std::fflush(stdout);
 }
 
-/// The most memory that this process has held since the last call of forget_peak.
-double peak_mib() {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with("VmHWM:")) return std::strtod(line.c_str() + std::strlen("VmHWM:"), nullptr) / 1024;
-  }
-  return 0;
-}
+/// Of what this process has held since the last call of forget_peak.
+double peak_mib() { return static_cast<double>(peak_resident_bytes()) / (1 << 20); }
 
 void forget_peak() { std::ofstream("/proc/self/clear_refs") << 5; }
 

@@ -63,7 +63,6 @@ ShardFiles::ShardFiles(std::vector<ShardInfo> shards, Access access)
     if (mapped) mappings_.emplace_back(fd.get(), static_cast<std::size_t>(shard.identity.bytes), shard.path);
   }
   pool_->unmapped = resident_file_bytes();
-  pool_->room = k_resident_bytes;
 }
 
 std::shared_ptr<const UniqueFd> ShardFiles::descriptor(std::size_t shard) const {

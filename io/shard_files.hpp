@@ -44,7 +44,7 @@ class ShardFiles {
     std::vector<std::shared_ptr<const UniqueFd>> open;  // by shard; null where closed
     std::deque<std::size_t> order;                      // of those that are open, oldest first
     std::atomic<std::size_t> faults = 0;                // since the last look at what the process holds
-    std::atomic<std::size_t> room = 0;                  // bytes that pages may still take, at that look
+    std::atomic<std::size_t> room = 0;                  // bytes that pages may still take, as of that look
     std::atomic<std::size_t> unmapped = 0;              // bytes of files that the process held without pages of these
   };
 

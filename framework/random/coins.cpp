@@ -67,8 +67,7 @@ void decide_ties(const Key& key, std::uint64_t step, std::uint64_t threshold, st
   for (const std::int64_t id : ids) {
     if ((id & k_tied) != 0) tied.push_back(id & ~k_tied);
   }
-  std::vector<std::uint64_t> words(tied.size());
-  random_detail::fastest_kernels().tied_coins(key.words.data(), step, tied.data(), tied.size(), words.data());
+  const std::vector<std::uint64_t> words = random_words(key, step, tied);
   std::size_t kept = 0, decided = 0;
   for (const std::int64_t id : ids) {
     if ((id & k_tied) != 0 && (words[decided++] & k_low_mask) >= (threshold & k_low_mask)) continue;
@@ -78,6 +77,12 @@ void decide_ties(const Key& key, std::uint64_t step, std::uint64_t threshold, st
 }
 
 }  // namespace
+
+std::vector<std::uint64_t> random_words(const Key& key, std::uint64_t step, const std::vector<std::int64_t>& ids) {
+  std::vector<std::uint64_t> words(ids.size());
+  random_detail::fastest_kernels().tied_coins(key.words.data(), step, ids.data(), ids.size(), words.data());
+  return words;
+}
 
 std::vector<std::int64_t> ids_with_heads(const Key& key, std::uint64_t step, std::int64_t begin, std::int64_t end,
                                          double probability) {

@@ -16,4 +16,9 @@ namespace ripieno {
 [[nodiscard]] std::vector<std::int64_t> ids_with_heads(const Key& key, std::uint64_t step, std::int64_t begin,
                                                        std::int64_t end, double probability);
 
+/// 64 random bits for each id, a pure function of (key, step, id). Under a key of ids_with_heads they are part of its
+/// coins: use another. The ids are not negative.
+[[nodiscard]] std::vector<std::uint64_t> random_words(const Key& key, std::uint64_t step,
+                                                      const std::vector<std::int64_t>& ids);
+
 }  // namespace ripieno

@@ -9,7 +9,6 @@
 
 #include <ripieno/accounting/base/error.hpp>
 #include <ripieno/framework/random/coins.hpp>
-#include <ripieno/framework/random/kernels.hpp>
 #include <ripieno/framework/sampling/dataset.hpp>
 #include <ripieno/framework/sampling/poisson.hpp>
 
@@ -50,8 +49,7 @@ Ids TruncatedPoissonSampler::draw(std::int64_t step) const {
   Ids all = ids_with_heads(coins_, stream, 0, num_examples_, sample_rate_);
   if (std::ssize(all) > max_batch_) {
     // Those with the smallest random words stay.
-    std::vector<std::uint64_t> words(all.size());
-    random_detail::fastest_kernels().tied_coins(ranks_.words.data(), stream, all.data(), all.size(), words.data());
+    const std::vector<std::uint64_t> words = random_words(ranks_, stream, all);
     std::vector<std::pair<std::uint64_t, std::int64_t>> order;
     order.reserve(all.size());
     for (std::size_t i = 0; i < all.size(); ++i) order.emplace_back(words[i], all[i]);

@@ -158,8 +158,8 @@ Checkpoint read_checkpoint(const std::filesystem::path& path, const TrainingStat
 
 CheckpointFolder::CheckpointFolder(std::filesystem::path folder, int keep) : folder_(std::move(folder)), keep_(keep) {
   if (keep < 1) throw UsageError("--keep is " + std::to_string(keep), "at least one checkpoint must stay");
-  struct stat here {
-  }, run{};
+  struct stat here {};
+  struct stat run {};
   const std::filesystem::path parent = folder_.has_parent_path() ? folder_.parent_path() : ".";
   if (::stat(folder_.c_str(), &here) == 0 && ::stat(parent.c_str(), &run) == 0 && here.st_dev != run.st_dev)
     throw UsageError(folder_.string() + " is on another file system than " + parent.string(),

@@ -157,8 +157,8 @@ TEST_F(ResumeTest, ADamagedCheckpointIsPassedOver) {
 TEST_F(ResumeTest, CheckpointsOnAnotherFileSystemAreRefused) {
   std::string elsewhere = "/dev/shm/ripieno-resume-XXXXXX";
   ASSERT_NE(::mkdtemp(elsewhere.data()), nullptr);
-  struct stat here {
-  }, there{};
+  struct stat here {};
+  struct stat there {};
   ASSERT_EQ(::stat(folder_.c_str(), &here), 0);
   ASSERT_EQ(::stat(elsewhere.c_str(), &there), 0);
   if (here.st_dev == there.st_dev) GTEST_SKIP() << "there is one file system only";
