@@ -120,6 +120,13 @@ void add_elementwise(std::vector<Case>& list) {
       {"ScalePerChannel", {parameter({4, 1, 1}), parameter({4, 1, 1})}, {data({4, 5, 5})}, [](auto& p, auto& b) {
          return some_loss(at::sigmoid(b[0]) * p[0] - p[1]);
        }});
+  list.push_back({"SumsWithFactors",
+                  {parameter({4}), parameter({1, 5, 1}), parameter({4}), parameter({5, 4})},
+                  {data({7, 5, 4})},
+                  [](auto& p, auto& b) {
+                    const at::Tensor x = at::sub(at::add(at::tanh(b[0]), p[0], 0.7), p[1], 1.3);
+                    return some_loss(at::tanh(at::add(p[2], at::sub(p[3], x, -0.6), 0.4)));
+                  }});
   list.push_back(
       {"ScalarParameter", {parameter({})}, {data({7, 4})}, [](auto& p, auto& b) { return some_loss(b[0] * p[0]); }});
   list.push_back({"PositionTable", {parameter({7, 4}), parameter({4, 4})}, {data({7, 4})}, [](auto& p, auto& b) {
