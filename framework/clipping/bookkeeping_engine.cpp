@@ -1,4 +1,5 @@
 #include <ATen/ATen.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <map>
@@ -59,7 +60,13 @@ class Parts {
 
   /// `examples`: int64, where the part's examples are in the microbatch. Examples that are added again are overwritten.
   void add(const at::Tensor& examples, MicrobatchResult part) {
-    if (!whole_.losses.defined()) make_room(part);
+    if (!whole_.losses.defined()) {
+      if (examples.numel() == n_) {
+        whole_ = std::move(part);
+        return;
+      }
+      make_room(part);
+    }
     if (whole_.sum.empty())
       whole_.sum = std::move(part.sum);
     else
@@ -165,13 +172,14 @@ class BookkeepingEngine final : public ClippingEngine {
   static ClippedGraph clip_several(Plans& plans, const LossFn& loss, const PyTree& params, const Tensors& batch,
                                    const ClipSettings& settings) {
     Graph graph = trace(loss, params, batch, recurrence_of(plans));
-    if (!plans.contains(graph.signature())) {
+    auto plan = plans.find(graph.signature());
+    if (plan == plans.end()) {
       // The loss may have changed since it was learnt, as when a layer was switched on. Learning calls it with other
       // parameters, which may leave a bound module's tensors behind: this batch's graph is made again.
       learn(plans, loss, params, batch, settings.stored);
       graph = trace(loss, params, batch, recurrence_of(plans));
+      plan = plans.find(graph.signature());
     }
-    const auto plan = plans.find(graph.signature());
     if (plan == plans.end()) refuse_varying_graph("it changes with the number or the values of the examples");
     require_planned_shapes(graph, plan->second);
     return clip_graph(graph, plan->second, settings);
@@ -184,7 +192,9 @@ class BookkeepingEngine final : public ClippingEngine {
     constexpr std::uint64_t draws = 8;
     const GeneratorGuard generator;
     for (std::uint64_t draw = 0;; ++draw) try {
-        return learn_from(make_up_examples(loss, params, batch, draw), generator, plans, loss, params.paths(), stored);
+        learn_from(make_up_examples(loss, params, batch, draw), generator, plans, loss, params.paths(), stored);
+        malloc_trim(0);  // the passes of the check, one per example, are the most that will ever be held
+        return;
       } catch (const IndistinctExamples&) {
         if (draw + 1 == draws) throw;
       }

@@ -90,18 +90,13 @@ std::vector<std::int64_t> without_empty(std::span<const std::int64_t> cuts) {
 /// What one microbatch adds to the counts: clipped examples of each group, those clipped in some group, those that are
 /// not finite, and the loss of the others; float64, where the engine left its results.
 at::Tensor counts_of(const MicrobatchResult& result, const ClippingRule& rule) {
-  std::vector<at::Tensor> counts;
-  at::Tensor in_some_group = at::zeros_like(result.finite);
-  for (std::size_t group = 0; group < rule.num_groups(); ++group) {
-    const at::Tensor clipped = result.group_norms[group].gt(rule.clipping_norm(group)).logical_and(result.finite);
-    counts.push_back(clipped.sum());
-    in_some_group = in_some_group.logical_or(clipped);
-  }
-  counts.push_back(in_some_group.sum());
-  counts.push_back(result.finite.logical_not().sum());
-  for (at::Tensor& number : counts) number = number.to(at::kDouble);
-  counts.push_back(at::where(result.finite, result.losses, at::zeros_like(result.losses)).sum());
-  return at::stack(counts);
+  std::vector<at::Tensor> counted;
+  for (std::size_t group = 0; group < rule.num_groups(); ++group)
+    counted.push_back(result.group_norms[group].gt(rule.clipping_norm(group)).logical_and(result.finite));
+  counted.push_back(counted.size() == 1 ? counted.front() : at::stack(counted).any(0));
+  counted.push_back(result.finite.logical_not());
+  const at::Tensor losses = result.losses.masked_fill(counted.back(), 0);
+  return at::cat({at::stack(counted).to(at::kDouble), losses.unsqueeze(0)}).sum(1);
 }
 
 /// Takes the counts of all microbatches at once: on a device, reading each would wait for it.

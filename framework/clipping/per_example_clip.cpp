@@ -27,19 +27,20 @@ Verdict judge(std::vector<PerExampleGradientPtr>& gradients, const at::Tensor& l
   result.losses = losses.detach().to(at::kDouble);
   const std::int64_t n = result.losses.size(0);
   const at::TensorOptions options = result.losses.options();
-  at::Tensor accepted = at::ones({n}, options.dtype(at::kBool));
+  at::Tensor accepted;
   for (std::size_t group = 0; group < rule.num_groups(); ++group) {
     const JudgedNorms norms = norms_of_group(gradients, settings, group, n);
     // Where no gradient arrives, nothing is known of the device.
-    accepted = accepted.logical_and(norms.accepted.to(options.device()));
+    const at::Tensor of_group = norms.accepted.to(options.device());
+    accepted = group == 0 ? of_group : accepted.logical_and(of_group);
     result.group_norms.push_back(norms.bounds.to(options.device()));
   }
   result.norms = norm_over_groups(result.group_norms);
   result.finite = result.losses.isfinite().logical_and(result.norms.isfinite());
   verdict.postponed = result.finite.logical_and(accepted.logical_not());
 
-  const at::Tensor counted = at::arange(n, options.dtype(at::kLong)).lt(settings.counted);
-  const at::Tensor in_sum = result.finite.logical_and(accepted).logical_and(counted);
+  at::Tensor in_sum = result.finite.logical_and(accepted);
+  if (settings.counted < n) in_sum.narrow(0, settings.counted, n - settings.counted).zero_();
   for (std::size_t group = 0; group < rule.num_groups(); ++group) {
     // The coefficient of an infinite bound is 0.
     const at::Tensor bounds = at::where(in_sum, result.group_norms[group], std::numeric_limits<double>::infinity());

@@ -1,12 +1,13 @@
 #include <ATen/ATen.h>
 
 #include <ripieno/framework/clipping/per_example_layout.hpp>
+#include <ripieno/framework/clipping/per_example_rows.hpp>
 #include <vector>
 
 namespace ripieno::bookkeeping {
 
 at::Tensor examples_first(const at::Tensor& tensor, std::int64_t dim, const ExampleLayout& layout, std::int64_t n) {
-  const at::Tensor front = tensor.movedim(dim, 0);
+  const at::Tensor front = dim == 0 ? tensor : tensor.movedim(dim, 0);
   const std::int64_t outer = layout.rows / layout.inner;
   if (outer == 1) return front.unflatten(0, {n, layout.rows});
   const at::Tensor split = front.unflatten(0, {outer, n, layout.inner}).transpose(0, 1);
@@ -30,7 +31,11 @@ at::Tensor reduce_broadcast(const at::Tensor& gradient, const ExampleLayout& lay
     const bool broadcast = dim < added || target[dim - added] == 1;
     if (broadcast && examples.size(position) != 1) summed.push_back(position);
   }
-  return (summed.empty() ? examples : examples.sum(summed)).reshape({n, -1});
+  if (summed.empty()) return examples.reshape({n, -1});
+  const bool full_precision = examples.scalar_type() == at::kFloat || examples.scalar_type() == at::kDouble;
+  if (summed == std::vector<std::int64_t>{1} && full_precision && examples.is_contiguous())
+    return row_sums(examples.reshape({n, layout.rows, -1}));
+  return examples.sum(summed).reshape({n, -1});
 }
 
 }  // namespace ripieno::bookkeeping

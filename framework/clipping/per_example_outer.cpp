@@ -6,6 +6,7 @@
 #include <ripieno/framework/clipping/per_example_outer.hpp>
 #include <ripieno/framework/clipping/per_example_products.hpp>
 #include <ripieno/framework/clipping/per_example_rows.hpp>
+#include <span>
 
 namespace ripieno::bookkeeping {
 namespace {
@@ -24,6 +25,12 @@ at::Tensor counted_rows(const at::Tensor& rows, const at::Tensor& weights, bool 
   return all_count && like_a_copy ? rows : kept_rows(rows, weights);
 }
 
+bool none_is_zero(const at::Tensor& weights) {
+  if (!weights.is_cpu()) return weights.ne(0).all().item<bool>();
+  const std::span values(weights.const_data_ptr<double>(), static_cast<std::size_t>(weights.numel()));
+  return std::ranges::none_of(values, [](double weight) { return weight == 0; });
+}
+
 /// out = sum_r weights[r] left[r] right[r]^T, a group of rows at a time.
 void write_weighted_product(const at::Tensor& left, const at::Tensor& right, const at::Tensor& weights, bool all_count,
                             std::int64_t group, at::Tensor out) {
@@ -31,8 +38,9 @@ void write_weighted_product(const at::Tensor& left, const at::Tensor& right, con
   const std::int64_t rows = left.size(0);
   for (std::int64_t begin = 0; begin < rows; begin += group) {
     const std::int64_t size = std::min(group, rows - begin);
+    const auto of_these = [&](const at::Tensor& all) { return size == rows ? all : all.narrow(0, begin, size); };
     const auto part = [&](const at::Tensor& factor, bool scaled) {
-      const at::Tensor of_group = factor.narrow(0, begin, size), weights_of_group = weights.narrow(0, begin, size);
+      const at::Tensor of_group = of_these(factor), weights_of_group = of_these(weights);
       return scaled ? scaled_rows(of_group, weights_of_group) : counted_rows(of_group, weights_of_group, all_count);
     };
     const at::Tensor l = part(left, scale_left), r = part(right, !scale_left);
@@ -67,7 +75,8 @@ at::Tensor OuterProductGradient::squared_norm_bounds() const {
       bookkeeping::squared_norm_bounds(u.flatten(0, 2)) * bookkeeping::squared_norm_bounds(v.flatten(0, 2));
   // One rounding of the product and one for each addition. Only float64 factors can make a product underflow, by less
   // than DBL_MIN.
-  const at::Tensor raised = of_heads.view({n, heads}).sum(1) * (1 + static_cast<double>(heads + 1) * DBL_EPSILON);
+  const at::Tensor sums = heads == 1 ? of_heads : of_heads.view({n, heads}).sum(1);
+  const at::Tensor raised = sums * (1 + static_cast<double>(heads + 1) * DBL_EPSILON);
   return u.scalar_type() == at::kDouble ? raised + static_cast<double>(heads) * DBL_MIN : raised;
 }
 
@@ -164,7 +173,7 @@ void OuterProductGradient::write_weighted_sum_of_factors(const at::Tensor& weigh
   const std::int64_t rows = u.size(2);
   const at::Tensor of_rows = rows == 1 ? weights : weights.repeat_interleave(rows);
   const std::int64_t group = rows == 1 ? u.size(0) : k_rows_at_once;
-  const bool all_count = weights.ne(0).all().item<bool>();
+  const bool all_count = none_is_zero(weights);
   for (std::int64_t head = 0; head < u.size(1); ++head)
     write_weighted_product(u.select(1, head).flatten(0, 1), v.select(1, head).flatten(0, 1), of_rows, all_count, group,
                            out[head]);

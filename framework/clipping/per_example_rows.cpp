@@ -85,6 +85,26 @@ RIPIENO_INLINE void weighted_sum_inline(const Scalar* __restrict rows, std::int6
   std::copy_n(sums, width, out);
 }
 
+/// Columns [0, width) of the sum of n rows `stride` apart, eight at a time in the dtype's precision and those sums in
+/// float64; width <= k_block_columns.
+template <class Scalar>
+RIPIENO_INLINE void row_sum_inline(const Scalar* __restrict rows, std::int64_t n, std::int64_t stride,
+                                   std::int64_t width, Scalar* __restrict out) {
+  double sums[k_block_columns] = {};
+  std::int64_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    const Scalar* __restrict r = rows + i * stride;
+    for (std::int64_t j = 0; j < width; ++j) {
+      const Scalar first = (r[j] + r[j + stride]) + (r[j + 2 * stride] + r[j + 3 * stride]);
+      const Scalar second = (r[j + 4 * stride] + r[j + 5 * stride]) + (r[j + 6 * stride] + r[j + 7 * stride]);
+      sums[j] += static_cast<double>(first + second);
+    }
+  }
+  for (; i < n; ++i)
+    for (std::int64_t j = 0; j < width; ++j) sums[j] += static_cast<double>(rows[i * stride + j]);
+  for (std::int64_t j = 0; j < width; ++j) out[j] = static_cast<Scalar>(sums[j]);
+}
+
 RIPIENO_FMA_CLONES double squares(const float* row, std::int64_t size) { return sum_of_squares_inline(row, size); }
 RIPIENO_FMA_CLONES double squares(const double* row, std::int64_t size) { return sum_of_squares_inline(row, size); }
 
@@ -103,6 +123,15 @@ RIPIENO_FMA_CLONES void weighted_sum(const float* rows, std::int64_t n, std::int
 RIPIENO_FMA_CLONES void weighted_sum(const double* rows, std::int64_t n, std::int64_t stride, const double* weights,
                                      std::int64_t width, double* out) {
   weighted_sum_inline(rows, n, stride, weights, width, out);
+}
+
+RIPIENO_FMA_CLONES void row_sum(const float* rows, std::int64_t n, std::int64_t stride, std::int64_t width,
+                                float* out) {
+  row_sum_inline(rows, n, stride, width, out);
+}
+RIPIENO_FMA_CLONES void row_sum(const double* rows, std::int64_t n, std::int64_t stride, std::int64_t width,
+                                double* out) {
+  row_sum_inline(rows, n, stride, width, out);
 }
 
 /// f<Scalar>() for the dtype of `rows`.
@@ -192,6 +221,24 @@ at::Tensor weighted_row_sum(const at::Tensor& rows, const at::Tensor& weights) {
         const std::int64_t column = b * k_block_columns;
         weighted_sum(in + column, n, width, w, std::min(k_block_columns, width - column), out + column);
       }
+    });
+  });
+  return result;
+}
+
+at::Tensor row_sums(const at::Tensor& examples) {
+  if (!examples.is_cpu()) return examples.sum(1);
+  const at::Tensor source = examples.contiguous();
+  const std::int64_t n = source.size(0), rows = source.size(1), width = source.size(2);
+  const at::Tensor result = at::empty({n, width}, source.options());
+  dispatch(source, [&]<class Scalar>() {
+    const Scalar* in = source.const_data_ptr<Scalar>();
+    Scalar* out = result.data_ptr<Scalar>();
+    at::parallel_for(0, n, grain(rows * width), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i)
+        for (std::int64_t column = 0; column < width; column += k_block_columns)
+          row_sum(in + i * rows * width + column, rows, width, std::min(k_block_columns, width - column),
+                  out + i * width + column);
     });
   });
   return result;

@@ -34,4 +34,7 @@ namespace ripieno::bookkeeping {
 /// examples. [n, width] -> [width].
 [[nodiscard]] at::Tensor weighted_row_sum(const at::Tensor& rows, const at::Tensor& weights);
 
+/// The sum of the rows of each example, accumulated in the dtype of `examples`. [n, rows, width] -> [n, width].
+[[nodiscard]] at::Tensor row_sums(const at::Tensor& examples);
+
 }  // namespace ripieno::bookkeeping

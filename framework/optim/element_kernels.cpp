@@ -7,8 +7,8 @@
 namespace ripieno::optim {
 namespace element_arithmetic {
 
-// What the stages share stays in the nearest cache.
-constexpr std::size_t k_block = 2048;
+// What the stages share stays in the nearest cache, and so few that the arrays are fetched side by side.
+constexpr std::size_t k_block = 256;
 
 // std::visit would call what is compiled for the least of all processors.
 template <class Real>

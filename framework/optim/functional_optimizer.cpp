@@ -12,7 +12,9 @@
 namespace ripieno::optim {
 namespace {
 
-at::Tensor operand(const at::Tensor& tensor, at::ScalarType dtype) { return tensor.detach().to(dtype).contiguous(); }
+at::Tensor operand(const at::Tensor& tensor, at::ScalarType dtype) {
+  return (tensor.requires_grad() ? tensor.detach() : tensor).to(dtype).contiguous();
+}
 
 /// Checks the trees of one step against the gradient.
 class Checks {
@@ -110,14 +112,18 @@ Step FunctionalOptimizer::operands(const Gradient& gradient, const State& state,
   const std::vector<at::ScalarType> dtypes = arithmetic(gradient.tree(), state, params);
 
   const std::vector<std::string> paths = gradient.tree().paths();
-  const std::vector<at::Tensor> gradients = gradient.tree().leaves();
+  const auto leaves_of = [](const PyTree* tree) {
+    return tree != nullptr ? tree->leaves() : std::vector<at::Tensor>();
+  };
+  const std::vector<at::Tensor> gradients = gradient.tree().leaves(), parameters = leaves_of(params),
+                                squares = leaves_of(gradient.squares());
   if (dtypes.size() != gradients.size()) throw UsageError("the state of " + name + " was made for another model");
   Step step{.leaves = std::vector<Leaf>(gradients.size()), .divisor = divisor};
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     Leaf& leaf = step.leaves[i];
     leaf.gradient = operand(gradients[i], dtypes[i]);
-    if (params != nullptr) leaf.params = operand(params->leaves()[i], dtypes[i]);
-    if (gradient.squares() != nullptr) leaf.squares = operand(gradient.squares()->leaves()[i], dtypes[i]);
+    if (!parameters.empty()) leaf.params = operand(parameters[i], dtypes[i]);
+    if (!squares.empty()) leaf.squares = operand(squares[i], dtypes[i]);
     if (!algorithm_->corrects_noise()) continue;
     const std::optional<double> stddev = gradient.noise_stddev(paths[i]);
     if (!stddev) {
@@ -160,7 +166,6 @@ void FunctionalOptimizer::step_(const PyTree& params, Gradient gradient, State& 
       throw UsageError("parameter '" + params.paths()[i] + "' is not contiguous, or of another dtype than the state",
                        "it is updated in place", "call contiguous() on it");
     }
-    step.leaves[i].params = parameters[i].detach();
     step.leaves[i].in_place = true;
   }
   algorithm_->advance(step, state);
