@@ -171,7 +171,7 @@ Tensors kernel_results(int threads, const Tensors& input) {
   at::set_num_threads(threads);
   const at::Tensor &rows = input[0], &weights = input[1];
   Tensors results{squared_norm_bounds(rows), scaled_rows(rows, weights), kept_rows(rows, weights),
-                  weighted_row_sum(rows, weights)};
+                  weighted_row_sum(rows, weights), row_sums(rows.view({37, 5003, 1}))};
   const ConvolutionGeometry geometry{.groups = 2,
                                      .image_channels = 6,
                                      .lane_channels = 40,
@@ -184,6 +184,17 @@ Tensors kernel_results(int threads, const Tensors& input) {
   results.push_back(made.rows);
   results.push_back(made.squared_norms);
   return results;
+}
+
+TEST(BookkeepingInvariants, RowsOfEachExampleAreSummedToTheLastBits) {
+  at::manual_seed(37);
+  for (const std::int64_t rows : {1, 7, 8, 67, 4099})
+    for (const std::int64_t width : {1, 33, 513, 1024}) {
+      const at::Tensor examples = at::randn({2, rows, width});
+      const at::Tensor exact = examples.to(at::kDouble).sum(1), magnitudes = examples.to(at::kDouble).abs().sum(1);
+      const at::Tensor error = (bookkeeping::row_sums(examples) - exact).abs();
+      EXPECT_TRUE(error.le(magnitudes * 4 * 0x1p-24).all().item<bool>()) << rows << " rows of " << width;
+    }
 }
 
 TEST(BookkeepingInvariants, NumberOfThreadsDoesNotChangeBits) {
