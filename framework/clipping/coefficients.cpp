@@ -1,10 +1,12 @@
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <ripieno/accounting/base/error.hpp>
 #include <ripieno/accounting/base/text.hpp>
 #include <ripieno/framework/clipping/coefficients.hpp>
+#include <span>
 
 namespace ripieno {
 namespace {
@@ -15,12 +17,40 @@ void check_stored(at::ScalarType stored) {
                      "only float32 and float64 keep the bound", "use float32 parameters");
 }
 
-/// The largest values of `stored` that are at most `values` (float64, finite, not negative), as float64.
-at::Tensor rounded_down(const at::Tensor& values, at::ScalarType stored) {
-  if (stored == at::kDouble) return values;
-  const at::Tensor nearest = values.to(stored);
-  const at::Tensor below = at::nextafter(nearest, at::zeros({}, nearest.options()));
-  return at::where(nearest.to(at::kDouble) > values, below, nearest).to(at::kDouble);
+/// The largest value of `stored` that is at most `value` (finite, not negative).
+double rounded_down(double value, at::ScalarType stored) {
+  if (stored == at::kDouble) return value;
+  const auto nearest = static_cast<float>(value);
+  return nearest > value ? std::nextafter(nearest, 0.0F) : nearest;
+}
+
+// Why the products stay within C. Let u be the unit roundoff of `stored` (2^-24 or 2^-53), h half its smallest
+// subnormal (2^-150 or 2^-1075), v = 2^-53 <= u that of float64, b >= |g| the given bound, P <= 2^52 the number of
+// elements.
+//
+//   1. The raw coefficient is computed in float64 as fl(fl(fl(C / b) (1 - 8u)) - 2^-1073). Each operation errs by a
+//      factor of at most 1 + v, and the first two, should they be subnormal, by at most 2^-1075 each, which the
+//      subtraction more than takes back (it is exact there). Hence
+//      raw <= (C / b) (1 - 8u) (1 + v)^3 <= (C / b) (1 - 4u).
+//   2. Rounding down to `stored` and the lower limit 0 keep c <= max(0, (C / b) (1 - 4u)); so c |g| <= C (1 - 4u).
+//   3. One element of the contribution is fl(c g_j), with |fl(c g_j)| <= |c g_j| (1 + u) + h: relative error for normal
+//      results, absolute error for subnormal ones. By the triangle inequality
+//      |contribution| <= (1 + u) c |g| + sqrt(P) h <= C (1 + u) (1 - 4u) + 2^26 h <= C (1 - 3u) + 2^26 h.
+//   4. That is at most C when 3 u C >= 2^26 h, that is C >= 2^-100 / 3 in float32 and C >= 2^-996 / 3 in float64, which
+//      smallest_clipping_norm guarantees.
+//   5. Where the coefficient is capped at 1, raw >= 1 gives b <= C, and the contribution is g itself: no rounding.
+//
+// Automatic clipping divides by fl(b + gamma) in place of b. That is one more factor of 1 + v in 1., where there is
+// room for many, and C / (b + gamma) <= C / b. Its coefficients exceed 1 without harm: 2. to 4. hold for any c.
+//
+// So the cost of certainty is 8u of the norm, 5e-7 in float32; examples within that margin below C are shrunk as well.
+double coefficient(double norm_bound, const ClippingRule& rule, std::size_t group, at::ScalarType stored) {
+  if (!std::isfinite(norm_bound)) return 0;
+  const double unit_roundoff = stored == at::kFloat ? 0x1p-24 : 0x1p-53;
+  const double both_subnormal_errors = 2 * std::numeric_limits<double>::denorm_min();
+  const double ratio = rule.clipping_norm(group) / (norm_bound + rule.gamma().value_or(0));
+  const double raw = std::max(ratio * (1 - 8 * unit_roundoff) - both_subnormal_errors, 0.0);
+  return rounded_down(rule.gamma() ? raw : std::min(raw, 1.0), stored);
 }
 
 }  // namespace
@@ -30,28 +60,6 @@ double smallest_clipping_norm(at::ScalarType stored) {
   return stored == at::kFloat ? 0x1p-100 : 0x1p-900;
 }
 
-// Why the products stay within C. Let u be the unit roundoff of `stored` (2^-24 or 2^-53), h half its smallest
-// subnormal (2^-150 or 2^-1075), v = 2^-53 <= u that of float64, b >= |g| the given bound, P <= 2^52 the number of
-// elements.
-//
-//   1. The raw coefficient is computed in float64 as fl(fl(fl(C / b) (1 - 8u)) - 2^-1073). Each operation errs by a
-//   factor
-//      of at most 1 + v, and the first two, should they be subnormal, by at most 2^-1075 each, which the subtraction
-//      more than takes back (it is exact there). Hence raw <= (C / b) (1 - 8u) (1 + v)^3 <= (C / b) (1 - 4u).
-//   2. Rounding down to `stored` and the lower limit 0 keep c <= max(0, (C / b) (1 - 4u)); so c |g| <= C (1 - 4u).
-//   3. One element of the contribution is fl(c g_j), with |fl(c g_j)| <= |c g_j| (1 + u) + h: relative error for normal
-//      results, absolute error for subnormal ones. By the triangle inequality
-//      |contribution| <= (1 + u) c |g| + sqrt(P) h <= C (1 + u) (1 - 4u) + 2^26 h <= C (1 - 3u) + 2^26 h.
-//   4. That is at most C when 3 u C >= 2^26 h, that is C >= 2^-100 / 3 in float32 and C >= 2^-996 / 3 in float64, which
-//      smallest_clipping_norm guarantees.
-//   5. Where the coefficient is capped at 1, raw >= 1 gives b <= C, and the contribution is g itself: no rounding at
-//   all.
-//
-//
-// Automatic clipping divides by fl(b + gamma) in place of b. That is one more factor of 1 + v in 1., where there is
-// room for many, and C / (b + gamma) <= C / b. Its coefficients exceed 1 without harm: 2. to 4. hold for any c.
-//
-// So the cost of certainty is 8u of the norm, 5e-7 in float32; examples within that margin below C are shrunk as well.
 at::Tensor clip_coefficients(const at::Tensor& norm_bounds, const ClippingRule& rule, std::size_t group,
                              at::ScalarType stored) {
   const double clipping_norm = rule.clipping_norm(group);
@@ -59,14 +67,11 @@ at::Tensor clip_coefficients(const at::Tensor& norm_bounds, const ClippingRule& 
     throw UsageError("clipping_norm cannot be " + format_double(clipping_norm),
                      std::string("contributions in ") + at::toString(stored) + " need a finite norm of at least " +
                          format_double(smallest_clipping_norm(stored)));
-  const double unit_roundoff = stored == at::kFloat ? 0x1p-24 : 0x1p-53;
-  const double both_subnormal_errors = 2 * std::numeric_limits<double>::denorm_min();
-  const at::Tensor bounds = norm_bounds.to(at::kDouble);
-  const at::Tensor divisor = rule.gamma() ? bounds + *rule.gamma() : bounds;
-  const at::Tensor ratio = at::full({}, clipping_norm, bounds.options()) / divisor;
-  const at::Tensor raw = (ratio * (1 - 8 * unit_roundoff) - both_subnormal_errors).clamp_min(0);
-  const at::Tensor coefficients = rounded_down(rule.gamma() ? raw : raw.clamp_max(1), stored);
-  return at::where(bounds.isfinite(), coefficients, at::zeros({}, bounds.options()));
+  const at::Tensor bounds = norm_bounds.to(at::kCPU, at::kDouble).contiguous(), coefficients = at::empty_like(bounds);
+  const std::span from(bounds.const_data_ptr<double>(), static_cast<std::size_t>(bounds.numel()));
+  std::ranges::transform(from, coefficients.mutable_data_ptr<double>(),
+                         [&](double bound) { return coefficient(bound, rule, group, stored); });
+  return coefficients.to(norm_bounds.device());
 }
 
 at::Tensor clip_coefficients(const at::Tensor& norm_bounds, double clipping_norm, at::ScalarType stored) {

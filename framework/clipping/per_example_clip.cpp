@@ -44,7 +44,7 @@ Verdict judge(std::vector<PerExampleGradientPtr>& gradients, const at::Tensor& l
   for (std::size_t group = 0; group < rule.num_groups(); ++group) {
     // The coefficient of an infinite bound is 0.
     const at::Tensor bounds = at::where(in_sum, result.group_norms[group], std::numeric_limits<double>::infinity());
-    verdict.weights.push_back(clip_coefficients(bounds, rule, group, settings.stored));
+    verdict.weights.push_back(clip_coefficients(bounds, rule, group, settings.stored).to(settings.stored));
   }
   return verdict;
 }

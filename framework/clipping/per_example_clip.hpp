@@ -25,7 +25,7 @@ struct ClipSettings {
 /// What a rule makes of the norms of n examples' gradients.
 struct Verdict {
   MicrobatchResult result;          ///< losses, norms, finite; no sum yet
-  std::vector<at::Tensor> weights;  ///< of each group: float64 [n], exact in the stored dtype
+  std::vector<at::Tensor> weights;  ///< of each group: [n], in the stored dtype
   /// bool [n]: finite examples of zero weight, because in some group the proven bound of their norm is too loose. They
   /// have to be clipped exactly_stored, which leaves none out.
   at::Tensor postponed;

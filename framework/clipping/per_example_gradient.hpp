@@ -34,7 +34,7 @@ class PerExampleGradient {
   /// Adds every example's gradient to `rows`, contiguous [n, numel], in the dtype of `rows`.
   virtual void add_to(const at::Tensor& rows) const;
   /// sum_i weights[i] g_i in the tensor's shape. Examples of zero weight are left out whatever they hold (invariant
-  /// P6). weights: float64 [n] that the gradient's dtype represents exactly.
+  /// P6). weights: [n], of either dtype, that the gradient's represents exactly.
   [[nodiscard]] virtual at::Tensor weighted_sum(const at::Tensor& weights) const = 0;
   /// The same, written to `out`, contiguous and of the tensor's size.
   virtual void write_weighted_sum(const at::Tensor& weights, const at::Tensor& out) const;

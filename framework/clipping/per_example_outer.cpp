@@ -6,7 +6,6 @@
 #include <ripieno/framework/clipping/per_example_outer.hpp>
 #include <ripieno/framework/clipping/per_example_products.hpp>
 #include <ripieno/framework/clipping/per_example_rows.hpp>
-#include <span>
 
 namespace ripieno::bookkeeping {
 namespace {
@@ -27,8 +26,11 @@ at::Tensor counted_rows(const at::Tensor& rows, const at::Tensor& weights, bool 
 
 bool none_is_zero(const at::Tensor& weights) {
   if (!weights.is_cpu()) return weights.ne(0).all().item<bool>();
-  const std::span values(weights.const_data_ptr<double>(), static_cast<std::size_t>(weights.numel()));
-  return std::ranges::none_of(values, [](double weight) { return weight == 0; });
+  const auto none = [size = weights.numel()]<class Real>(const Real* values) {
+    return std::none_of(values, values + size, [](Real weight) { return weight == 0; });
+  };
+  return weights.scalar_type() == at::kFloat ? none(weights.const_data_ptr<float>())
+                                             : none(weights.const_data_ptr<double>());
 }
 
 /// out = sum_r weights[r] left[r] right[r]^T, a group of rows at a time.

@@ -23,8 +23,8 @@ namespace ripieno::bookkeeping {
 
 /// weights[i] * rows[i], each product rounded once; zeros, whatever the row holds, where the weight is zero (invariant
 /// P6). Of a weight other than 1, products below the normal range become zero: a subnormal may be rounded up by a large
-/// part of itself, which a large second factor would carry over the bound (P5). weights: float64 [n] that the dtype of
-/// `rows` represents exactly. Contiguous, with the shape of `rows`.
+/// part of itself, which a large second factor would carry over the bound (P5). weights: [n], of either dtype, that
+/// that of `rows` represents exactly. Contiguous, with the shape of `rows`.
 [[nodiscard]] at::Tensor scaled_rows(const at::Tensor& rows, const at::Tensor& weights);
 
 /// rows[i], or zeros where the weight is zero.
