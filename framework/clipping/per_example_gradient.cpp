@@ -42,20 +42,25 @@ at::Tensor norm_bounds(const std::vector<PerExampleGradientPtr>& gradients, std:
 JudgedNorms judged_norms(const std::vector<PerExampleGradientPtr>& gradients, std::int64_t n, GradientForm form,
                          double max_spread) {
   constexpr double excess = (1 + k_accepted_excess) * (1 + k_accepted_excess) * (1 - 1e-9);
-  at::Tensor upper, lower, terms;
-  const auto start_from = [&](const at::Tensor& zero) { upper = zero, lower = zero.clone(), terms = zero.clone(); };
+  at::Tensor exact, upper, lower, terms;
+  const auto add = [](at::Tensor& sum, const at::Tensor& part) { sum = sum.defined() ? sum + part : part; };
   for (const PerExampleGradientPtr& gradient : gradients) {
     if (!gradient) continue;
     const GramNorms norms = gradient->norms_in(form);
-    if (!upper.defined()) start_from(at::zeros_like(norms.upper));
-    upper += norms.upper;
-    lower += norms.lower;
-    terms += norms.terms;
+    if (norms.lower.is_same(norms.upper)) {
+      add(exact, norms.upper);
+      continue;
+    }
+    add(upper, norms.upper);
+    add(lower, norms.lower);
+    add(terms, norms.terms);
   }
-  if (!upper.defined()) start_from(at::zeros({n}, at::kDouble));
-  if (form == GradientForm::exactly_stored) {
-    return {raised_root(upper, gradients.size()), at::ones({n}, upper.options().dtype(at::kBool))};
+  if (!upper.defined()) {
+    if (!exact.defined()) exact = at::zeros({n}, at::kDouble);
+    return {raised_root(exact, gradients.size()), at::ones({n}, exact.options().dtype(at::kBool))};
   }
+  if (exact.defined())
+    for (at::Tensor* sum : {&upper, &lower, &terms}) *sum = *sum + exact;
   const at::Tensor tight = upper.le(lower * excess), narrow = terms.le(lower * (max_spread * max_spread) * excess);
   return {raised_root(upper, gradients.size()), tight.logical_and(narrow)};
 }
