@@ -1,11 +1,15 @@
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <array>
+#include <cmath>
+#include <numbers>
 #include <ripieno/accounting/base/error.hpp>
 #include <ripieno/framework/models/arguments.hpp>
 #include <ripieno/framework/models/builders.hpp>
 #include <ripieno/framework/models/layers.hpp>
 #include <ripieno/framework/models/text.hpp>
+#include <vector>
 
 namespace ripieno::models {
 namespace {
@@ -36,6 +40,43 @@ std::int64_t flattened_size(const ModelSpec& spec, const ImageShape& image) {
   return k_second.filters * height * width;
 }
 
+/// The cosine that goes through `frequency` half turns in `side` values, at their middles.
+std::vector<double> cosine(std::int64_t side, std::int64_t frequency) {
+  std::vector<double> wave;
+  for (std::int64_t t = 0; t < side; ++t)
+    wave.push_back(
+        std::cos(std::numbers::pi * static_cast<double>((2 * t + 1) * frequency) / static_cast<double>(2 * side)));
+  return wave;
+}
+
+/// Products of a vertical and a horizontal cosine, the lowest frequencies first and the constant left out, each of norm
+/// k_norm: what a discrete cosine transform sees of a patch. They are fit for any picture, while random filters have to
+/// become so by gradients that the noise hides for long. [filters, channels, side, side]
+at::Tensor cosine_filters(std::int64_t filters, std::int64_t channels, std::int64_t side) {
+  constexpr double k_norm = 2;
+  std::vector<std::array<std::int64_t, 2>> frequencies;
+  for (std::int64_t y = 0; y < side; ++y)
+    for (std::int64_t x = 0; x < side; ++x)
+      if (x + y > 0) frequencies.push_back({y, x});
+  std::ranges::stable_sort(frequencies, {}, [](const auto& f) { return f[0] * f[0] + f[1] * f[1]; });
+  at::Tensor waves = at::empty({filters, 1, side, side}, at::kDouble);
+  auto* value = waves.mutable_data_ptr<double>();
+  for (std::int64_t f = 0; f < filters; ++f) {
+    const std::vector<double> vertical = cosine(side, frequencies[f][0]), horizontal = cosine(side, frequencies[f][1]);
+    for (const double v : vertical)
+      for (const double h : horizontal) *value++ = v * h;
+  }
+  waves *= k_norm / (waves.square().sum({1, 2, 3}, /*keepdim=*/true) * static_cast<double>(channels)).sqrt();
+  return waves.to(at::kFloat).repeat({1, channels, 1, 1});
+}
+
+/// Weights of variance 1 / fan-in, with which tanh neither vanishes nor saturates from layer to layer (LeCun et al.,
+/// "Efficient BackProp", 1998), and biases of 0.
+PyTree scaled_layer(const LayerInit& init, const std::vector<std::int64_t>& shape) {
+  constexpr double k_to_unit_gain = std::numbers::sqrt3;  // LayerInit's have a third of that variance
+  return {{"bias", at::zeros({shape[0]})}, {"weight", init.affine(shape)["weight"].tensor() * k_to_unit_gain}};
+}
+
 at::Tensor convolve(const Convolution& layer, const PyTree& p, const at::Tensor& x) {
   const at::Tensor filtered = at::conv2d(x, p["weight"], p["bias"], {layer.stride, layer.stride},
                                          at::IntArrayRef{layer.padding, layer.padding});
@@ -50,11 +91,13 @@ Model make_tanh_cnn(const ModelSpec& spec) {
   const std::int64_t flattened = flattened_size(spec, image);
   const LayerInit init(spec.seed);
   Model model{.name = spec.name, .params = {}, .forward = {}, .feature_map = {}};
-  model.params =
-      PyTree{{"conv1", init["conv1"].affine({k_first.filters, image.channels, k_first.kernel, k_first.kernel})},
-             {"conv2", init["conv2"].affine({k_second.filters, k_first.filters, k_second.kernel, k_second.kernel})},
-             {"linear1", init["linear1"].linear(k_hidden, flattened)},
-             {"linear2", init["linear2"].linear(spec.num_classes, k_hidden)}};
+  model.params = PyTree{
+      {"conv1",
+       {{"bias", at::zeros({k_first.filters})},
+        {"weight", cosine_filters(k_first.filters, image.channels, k_first.kernel)}}},
+      {"conv2", scaled_layer(init["conv2"], {k_second.filters, k_first.filters, k_second.kernel, k_second.kernel})},
+      {"linear1", scaled_layer(init["linear1"], {k_hidden, flattened})},
+      {"linear2", scaled_layer(init["linear2"], {spec.num_classes, k_hidden})}};
   model.forward = [name = spec.name, image](const PyTree& p, const at::Tensor& x) {
     const at::Tensor images = as_examples(x, name, {image.channels, image.height, image.width});
     const at::Tensor maps = convolve(k_second, p["conv2"], convolve(k_first, p["conv1"], images));

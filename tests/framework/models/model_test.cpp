@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <ripieno/accounting/base/error.hpp>
+#include <ripieno/framework/models/initialise.hpp>
 #include <ripieno/framework/models/oriented_gradients.hpp>
 #include <string>
 #include <vector>
@@ -112,8 +113,7 @@ TEST(Initialisation, HasTheVarianceOfPyTorchsDefault) {
 
 // Another stream or encoding would make runs of the same seed start elsewhere.
 TEST(Initialisation, KeepsItsBits) {
-  const PyTree params = fashion_model("tanh-cnn").params;
-  const at::Tensor weight = params["conv1"]["weight"].tensor().flatten();
+  const at::Tensor weight = models::initial_values(1, "conv1.weight", {16, 1, 8, 8}, 64).flatten();
   EXPECT_EQ(weight[0].item<float>(), -0x1.492286p-8F);
   EXPECT_EQ(weight[1].item<float>(), -0x1.162c54p-4F);
   EXPECT_EQ(weight[2].item<float>(), -0x1.3909e8p-4F);
@@ -228,6 +228,15 @@ TEST(TanhCnnModel, IsTheNetworkOfItsDefinition) {
   const at::Tensor hidden = at::tanh(dense(model.params["linear1"], at::tensor(flattened, at::kDouble).unsqueeze(0)));
   const at::Tensor expected = dense(model.params["linear2"], hidden);
   EXPECT_TRUE(at::allclose(model.forward(model.params, x).to(at::kDouble), expected, 0, 1e-6));
+}
+
+TEST(TanhCnnModel, StartsWithOrthogonalFiltersOfNormTwo) {
+  const at::Tensor gray = fashion_model("tanh-cnn").params["conv1"]["weight"].tensor().flatten(1);
+  EXPECT_TRUE(at::allclose(gray.mm(gray.t()), 4 * at::eye(16), 1e-5, 1e-5));
+  EXPECT_TRUE(at::allclose(gray.sum(1), at::zeros({16}), 0, 1e-5)) << "brightness alone shows in a filter";
+  const Model model = make_model({.name = "tanh-cnn", .example_shape = {3, 32, 32}, .num_classes = 10});
+  const at::Tensor colour = model.params["conv1"]["weight"].tensor().flatten(1);
+  EXPECT_TRUE(at::allclose(colour.mm(colour.t()), 4 * at::eye(16), 1e-5, 1e-5));
 }
 
 TEST(TanhCnnModel, FollowsTheChannelsAndSizeOfTheImages) {
