@@ -61,7 +61,8 @@ void check_aux(const Case& example, const Json& run, Loss loss) {
 
 void check_file(const std::string& name, Loss loss) {
   at::set_num_threads(1);
-  for (const Json& recorded : read_json(std::string(RIPIENO_TEST_DATA) + "/" + name).at("cases")) {
+  const Json file = read_json(std::string(RIPIENO_TEST_DATA) + "/" + name);
+  for (const Json& recorded : file.at("cases")) {
     const Case example(recorded);
     check_moments(example, recorded.at("second_moment"), loss);
     for (std::size_t run = 0; run < recorded.at("runs").size(); run += 5)
