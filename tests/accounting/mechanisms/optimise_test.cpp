@@ -18,7 +18,10 @@ using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
 /// Strategies that the reference optimised, by L-BFGS: its tolerance is in the file.
-Json reference() { return read_json(RIPIENO_TEST_DATA "/mf_optimised.json"); }
+const Json& reference() {
+  static const Json file = read_json(RIPIENO_TEST_DATA "/mf_optimised.json");
+  return file;
+}
 
 double mean(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
