@@ -7,16 +7,15 @@
 #include <ripieno/framework/clipping/per_example_rows.hpp>
 #include <ripieno/framework/clipping/per_example_simd.hpp>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace ripieno::bookkeeping {
 namespace {
 
 using Spatial = ConvolutionGeometry::Spatial;
-using Float16 = Lanes<float>::type;
-typedef std::int32_t Int16 __attribute__((vector_size(64)));
 
-constexpr int k_tile_taps = 8;
+constexpr int k_tile_taps = 8;  // to whole numbers of which taps are padded
 
 std::int64_t volume(const Spatial& size) { return size[0] * size[1] * size[2]; }
 
@@ -43,80 +42,101 @@ struct Offsets {
   }
 };
 
-/// out[tap][lane] (+)= sum_t lanes[t][lane] * image[positions[t] + taps[tap]], `width` lanes (whole registers).
-template <class Scalar>
+/// out[tap][lane] (+)= sum_t lanes[t][lane] * image[positions[t] + taps[tap]], `width` lanes (whole Lanes).
+template <int bytes, class Scalar>
 RIPIENO_INLINE void tap_gradients_inline(const Scalar* __restrict image, const std::int32_t* __restrict positions,
                                          std::int64_t num_positions, const std::int32_t* __restrict taps,
                                          std::int64_t num_taps, const Scalar* __restrict lanes, std::int64_t width,
                                          bool accumulate, Scalar* __restrict out) {
-  using Vector = typename Lanes<Scalar>::type;
-  for (std::int64_t lane = 0; lane < width; lane += Lanes<Scalar>::count)
-    for (std::int64_t tap = 0; tap < num_taps; tap += k_tile_taps) {
-      const auto tile = static_cast<int>(std::min<std::int64_t>(k_tile_taps, num_taps - tap));
-      Vector sums[k_tile_taps] = {};
-      std::int32_t offset[k_tile_taps];
-      for (int i = 0; i < k_tile_taps; ++i) offset[i] = taps[tap + i];
+  using Vector = Lanes<Scalar, bytes>;
+  constexpr int size = bytes == 64 ? k_tile_taps : k_tile_taps / 2;  // taps whose sums stay in registers
+  for (std::int64_t lane = 0; lane < width; lane += Vector::count)
+    for (std::int64_t tap = 0; tap < num_taps; tap += size) {
+      const auto tile = static_cast<int>(std::min<std::int64_t>(size, num_taps - tap));
+      Vector sums[size];
+      std::int32_t offset[size];
+      for (int i = 0; i < size; ++i) offset[i] = taps[tap + i];
       for (std::int64_t t = 0; t < num_positions; ++t) {
-        const Vector g = *reinterpret_cast<const Vector*>(lanes + t * width + lane);
+        const Vector g = Vector::load(lanes + t * width + lane);
         const Scalar* x = image + positions[t];
-        for (int i = 0; i < k_tile_taps; ++i) sums[i] += g * x[offset[i]];
+        for (int i = 0; i < size; ++i) sums[i].add_product(g, x[offset[i]]);
       }
-      for (int i = 0; i < k_tile_taps; ++i) {
+      for (int i = 0; i < size; ++i) {
         if (i >= tile) break;
-        auto* target = reinterpret_cast<Vector*>(out + (tap + i) * width + lane);
-        *target = accumulate ? *target + sums[i] : sums[i];
+        Scalar* target = out + (tap + i) * width + lane;
+        (accumulate ? Vector::load(target) + sums[i] : sums[i]).store(target);
       }
     }
 }
 
-RIPIENO_FMA_CLONES void tap_gradients(const float* image, const std::int32_t* positions, std::int64_t num_positions,
-                                      const std::int32_t* taps, std::int64_t num_taps, const float* lanes,
-                                      std::int64_t width, bool accumulate, float* out) {
-  tap_gradients_inline(image, positions, num_positions, taps, num_taps, lanes, width, accumulate, out);
-}
-RIPIENO_FMA_CLONES void tap_gradients(const double* image, const std::int32_t* positions, std::int64_t num_positions,
-                                      const std::int32_t* taps, std::int64_t num_taps, const double* lanes,
-                                      std::int64_t width, bool accumulate, double* out) {
-  tap_gradients_inline(image, positions, num_positions, taps, num_taps, lanes, width, accumulate, out);
-}
+RIPIENO_LANE_KERNEL((void tap_gradients(const float* image, const std::int32_t* positions, std::int64_t num_positions,
+                                        const std::int32_t* taps, std::int64_t num_taps, const float* lanes,
+                                        std::int64_t width, bool accumulate, float* out)),
+                    tap_gradients_inline<bytes>(image, positions, num_positions, taps, num_taps, lanes, width,
+                                                accumulate, out))
+RIPIENO_LANE_KERNEL((void tap_gradients(const double* image, const std::int32_t* positions, std::int64_t num_positions,
+                                        const std::int32_t* taps, std::int64_t num_taps, const double* lanes,
+                                        std::int64_t width, bool accumulate, double* out)),
+                    tap_gradients_inline<bytes>(image, positions, num_positions, taps, num_taps, lanes, width,
+                                                accumulate, out))
 
-/// Exchanges the off-diagonal blocks of size `distance` of a 16 x 16 matrix held in registers.
-template <int distance>
-RIPIENO_INLINE void exchange_blocks(Float16* rows) {
-  const auto low = [](int k) { return (k & distance) ? 16 + k - distance : k; };
-  const auto high = [](int k) { return (k & distance) ? 16 + k : k + distance; };
-  const Int16 take_low = {low(0), low(1), low(2),  low(3),  low(4),  low(5),  low(6),  low(7),
-                          low(8), low(9), low(10), low(11), low(12), low(13), low(14), low(15)};
-  const Int16 take_high = {high(0), high(1), high(2),  high(3),  high(4),  high(5),  high(6),  high(7),
-                           high(8), high(9), high(10), high(11), high(12), high(13), high(14), high(15)};
-  for (int i = 0; i < 16; ++i) {
-    if (i & distance) continue;
-    const Float16 a = rows[i], b = rows[i + distance];
-    rows[i] = __builtin_shuffle(a, b, take_low);
-    rows[i + distance] = __builtin_shuffle(a, b, take_high);
+/// A square matrix of float32, a register a row.
+template <int bytes>
+struct Square {
+  static constexpr int size = bytes / static_cast<int>(sizeof(float));
+  typedef float Row __attribute__((vector_size(bytes)));
+  typedef float Unaligned __attribute__((vector_size(bytes), aligned(alignof(float)), may_alias));
+  typedef std::int32_t Places __attribute__((vector_size(bytes)));
+
+  Row rows[size];
+
+  /// Where element k of a row comes from when the off-diagonal blocks of size `distance` change places: of the upper
+  /// row of the two, or, from `size` on, of the lower one.
+  template <int distance, bool upper>
+  static constexpr std::int32_t place(int k) {
+    if (upper) return (k & distance) ? size + k - distance : k;
+    return (k & distance) ? size + k : k + distance;
   }
-}
+  template <int distance, bool upper, std::size_t... K>
+  static RIPIENO_INLINE Places places(std::index_sequence<K...>) {
+    return Places{place<distance, upper>(static_cast<int>(K))...};
+  }
 
-RIPIENO_INLINE void transpose_16x16(const float* in, std::int64_t in_stride, float* out, std::int64_t out_stride) {
-  Float16 rows[16];
-  for (int i = 0; i < 16; ++i) rows[i] = *reinterpret_cast<const Float16*>(in + i * in_stride);
-  exchange_blocks<1>(rows);
-  exchange_blocks<2>(rows);
-  exchange_blocks<4>(rows);
-  exchange_blocks<8>(rows);
-  for (int i = 0; i < 16; ++i) *reinterpret_cast<Float16*>(out + i * out_stride) = rows[i];
+  template <int distance>
+  RIPIENO_INLINE void exchange_blocks() {
+    constexpr auto lanes = std::make_index_sequence<static_cast<std::size_t>(size)>();
+    for (int i = 0; i < size; ++i) {
+      if (i & distance) continue;
+      const Row a = rows[i], b = rows[i + distance];
+      rows[i] = __builtin_shuffle(a, b, places<distance, true>(lanes));
+      rows[i + distance] = __builtin_shuffle(a, b, places<distance, false>(lanes));
+    }
+  }
+};
+
+template <int bytes>
+RIPIENO_INLINE void transpose_square(const float* in, std::int64_t in_stride, float* out, std::int64_t out_stride) {
+  using S = Square<bytes>;
+  S square;
+  for (int i = 0; i < S::size; ++i)
+    square.rows[i] = *reinterpret_cast<const typename S::Unaligned*>(in + i * in_stride);
+  square.template exchange_blocks<1>();
+  square.template exchange_blocks<2>();
+  if constexpr (S::size > 4) square.template exchange_blocks<4>();
+  if constexpr (S::size > 8) square.template exchange_blocks<8>();
+  for (int i = 0; i < S::size; ++i) *reinterpret_cast<typename S::Unaligned*>(out + i * out_stride) = square.rows[i];
 }
 
 /// [channels][positions] -> [positions][width]; the padding of `out` stays as it is.
-template <class Scalar>
+template <int bytes, class Scalar>
 RIPIENO_INLINE void positions_first_inline(const Scalar* in, std::int64_t channels, std::int64_t positions,
                                            std::int64_t width, Scalar* out) {
-  constexpr std::int64_t block = 16;
+  constexpr std::int64_t block = Square<bytes>::size;
   for (std::int64_t c = 0; c < channels; c += block)
     for (std::int64_t t = 0; t < positions; t += block) {
       if constexpr (std::is_same_v<Scalar, float>)
         if (c + block <= channels && t + block <= positions) {
-          transpose_16x16(in + c * positions + t, positions, out + t * width + c, width);
+          transpose_square<bytes>(in + c * positions + t, positions, out + t * width + c, width);
           continue;
         }
       for (std::int64_t j = t; j < std::min(positions, t + block); ++j)
@@ -124,14 +144,12 @@ RIPIENO_INLINE void positions_first_inline(const Scalar* in, std::int64_t channe
     }
 }
 
-RIPIENO_FMA_CLONES void positions_first(const float* in, std::int64_t channels, std::int64_t positions,
-                                        std::int64_t width, float* out) {
-  positions_first_inline(in, channels, positions, width, out);
-}
-RIPIENO_FMA_CLONES void positions_first(const double* in, std::int64_t channels, std::int64_t positions,
-                                        std::int64_t width, double* out) {
-  positions_first_inline(in, channels, positions, width, out);
-}
+RIPIENO_LANE_KERNEL((void positions_first(const float* in, std::int64_t channels, std::int64_t positions,
+                                          std::int64_t width, float* out)),
+                    positions_first_inline<bytes>(in, channels, positions, width, out))
+RIPIENO_LANE_KERNEL((void positions_first(const double* in, std::int64_t channels, std::int64_t positions,
+                                          std::int64_t width, double* out)),
+                    positions_first_inline<bytes>(in, channels, positions, width, out))
 
 /// Copies an image into the middle of a padded one, whose border is zero.
 template <class Scalar>
@@ -184,7 +202,7 @@ class RowMaker {
 template <class Scalar>
 ConvolutionGradients make_rows(const at::Tensor& image, const at::Tensor& lanes, const ConvolutionGeometry& g,
                                const ExampleLayout& layout, std::int64_t n) {
-  constexpr std::int64_t count = Lanes<Scalar>::count;
+  constexpr std::int64_t count = k_lanes<Scalar>;
   const std::int64_t width = (g.lanes_per_group() + count - 1) / count * count;
   const std::int64_t row_size = g.groups * g.taps() * width;
   Spatial padded_size = g.image_size;

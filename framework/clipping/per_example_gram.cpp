@@ -36,93 +36,70 @@ template <class Scalar>
 using RowPointers = std::array<const Scalar*, k_tile>;
 using Tile = std::array<double, k_tile * k_tile>;
 
-/// Lane i of the lower half plus lane i of the upper half.
-template <class Half, class Vector, std::size_t... I>
-RIPIENO_INLINE Half sum_of_halves(Vector v, std::index_sequence<I...>) {
-  return __builtin_shufflevector(v, v, static_cast<int>(I)...) +
-         __builtin_shufflevector(v, v, static_cast<int>(I + sizeof...(I))...);
-}
-
-/// Vectors of a half and of a quarter of a register.
-template <class Scalar>
-struct Folded {
-  typedef Scalar half __attribute__((vector_size(32)));
-  typedef Scalar type __attribute__((vector_size(16)));
-  static constexpr int count = 16 / static_cast<int>(sizeof(Scalar));
-};
-
-template <class Scalar>
-RIPIENO_INLINE typename Folded<Scalar>::type folded(typename Lanes<Scalar>::type v) {
-  using F = Folded<Scalar>;
-  const auto half = sum_of_halves<typename F::half>(v, std::make_index_sequence<2 * F::count>());
-  return sum_of_halves<typename F::type>(half, std::make_index_sequence<F::count>());
-}
-
-/// Adds the sum of the lanes of each of k_tile vectors to out.
-RIPIENO_INLINE void add_lanes(const Lanes<float>::type (&v)[k_tile], double* out) {
-  const auto a = folded<float>(v[0]), b = folded<float>(v[1]), c = folded<float>(v[2]), d = folded<float>(v[3]);
+/// Adds the sum of the lanes of each of four vectors to out.
+template <int bytes>
+RIPIENO_INLINE void add_lanes(const Lanes<float, bytes>* v, double* out) {
+  const auto a = v[0].folded(), b = v[1].folded(), c = v[2].folded(), d = v[3].folded();
   const auto ab = __builtin_shufflevector(a, b, 0, 1, 4, 5) + __builtin_shufflevector(a, b, 2, 3, 6, 7);
   const auto cd = __builtin_shufflevector(c, d, 0, 1, 4, 5) + __builtin_shufflevector(c, d, 2, 3, 6, 7);
   const auto sums = __builtin_shufflevector(ab, cd, 0, 2, 4, 6) + __builtin_shufflevector(ab, cd, 1, 3, 5, 7);
   for (int i = 0; i < k_tile; ++i) out[i] += static_cast<double>(sums[i]);
 }
-RIPIENO_INLINE void add_lanes(const Lanes<double>::type (&v)[k_tile], double* out) {
+template <int bytes>
+RIPIENO_INLINE void add_lanes(const Lanes<double, bytes>* v, double* out) {
   for (int i = 0; i < k_tile; i += 2) {
-    const auto a = folded<double>(v[i]), b = folded<double>(v[i + 1]);
+    const auto a = v[i].folded(), b = v[i + 1].folded();
     const auto sums = __builtin_shufflevector(a, b, 0, 2) + __builtin_shufflevector(a, b, 1, 3);
     out[i] += sums[0];
     out[i + 1] += sums[1];
   }
 }
 
-/// Adds the inner products of whole registers of features [0, size); returns how many features that were.
-template <class Scalar>
-RIPIENO_INLINE std::int64_t add_whole_registers(const RowPointers<Scalar>& left, const RowPointers<Scalar>& right,
-                                                std::int64_t size, Tile& out) {
-  using Vector = typename Lanes<Scalar>::type;
-  constexpr int count = Lanes<Scalar>::count;
-  const std::int64_t whole = size / count * count;
-  for (std::int64_t begin = 0; begin < whole; begin += k_block) {
-    Vector sums[k_tile][k_tile] = {};
-    const std::int64_t end = std::min(begin + k_block, whole);
-    for (std::int64_t j = begin; j < end; j += count) {
-      Vector b[k_tile];
-      for (int s = 0; s < k_tile; ++s) b[s] = *reinterpret_cast<const Vector*>(right[s] + j);
-      for (int r = 0; r < k_tile; ++r) {
-        const Vector a = *reinterpret_cast<const Vector*>(left[r] + j);
-        for (int s = 0; s < k_tile; ++s) sums[r][s] += a * b[s];
-      }
+/// Adds the inner products of features [begin, end), whole lanes, of `rows` rows with k_tile others.
+template <int rows, int bytes, class Scalar>
+RIPIENO_INLINE void add_block(const Scalar* const* left, const RowPointers<Scalar>& right, std::int64_t begin,
+                              std::int64_t end, double* out) {
+  using Vector = Lanes<Scalar, bytes>;
+  Vector sums[rows][k_tile];
+  for (std::int64_t j = begin; j < end; j += Vector::count) {
+    Vector b[k_tile];
+    for (int s = 0; s < k_tile; ++s) b[s] = Vector::load(right[s] + j);
+    for (int r = 0; r < rows; ++r) {
+      const Vector a = Vector::load(left[r] + j);
+      for (int s = 0; s < k_tile; ++s) sums[r][s].add_product(a, b[s]);
     }
-    for (int r = 0; r < k_tile; ++r) add_lanes(sums[r], out.data() + r * k_tile);
   }
-  return whole;
+  for (int r = 0; r < rows; ++r) add_lanes(sums[r], out + r * k_tile);
 }
 
-template <class Scalar>
+template <int bytes, class Scalar>
 RIPIENO_INLINE void inner_products_inline(const RowPointers<Scalar>& left, const RowPointers<Scalar>& right,
                                           std::int64_t size, Tile& out) {
+  constexpr int rows = bytes == 64 ? k_tile : 1;  // as many as there are registers for
+  const std::int64_t whole = size / k_lanes<Scalar> * k_lanes<Scalar>;
   out.fill(0);
-  for (std::int64_t j = add_whole_registers(left, right, size, out); j < size; ++j)
+  for (std::int64_t begin = 0; begin < whole; begin += k_block)
+    for (int r = 0; r < k_tile; r += rows)
+      add_block<rows, bytes>(left.data() + r, right, begin, std::min(begin + k_block, whole), out.data() + r * k_tile);
+  for (std::int64_t j = whole; j < size; ++j)
     for (int r = 0; r < k_tile; ++r)
       for (int s = 0; s < k_tile; ++s)
         out[r * k_tile + s] += static_cast<double>(left[r][j]) * static_cast<double>(right[s][j]);
 }
 
-RIPIENO_FMA_CLONES void inner_products(const RowPointers<float>& left, const RowPointers<float>& right,
-                                       std::int64_t size, Tile& out) {
-  inner_products_inline(left, right, size, out);
-}
-RIPIENO_FMA_CLONES void inner_products(const RowPointers<double>& left, const RowPointers<double>& right,
-                                       std::int64_t size, Tile& out) {
-  inner_products_inline(left, right, size, out);
-}
+RIPIENO_LANE_KERNEL((void inner_products(const RowPointers<float>& left, const RowPointers<float>& right,
+                                         std::int64_t size, Tile& out)),
+                    inner_products_inline<bytes>(left, right, size, out))
+RIPIENO_LANE_KERNEL((void inner_products(const RowPointers<double>& left, const RowPointers<double>& right,
+                                         std::int64_t size, Tile& out)),
+                    inner_products_inline<bytes>(left, right, size, out))
 
 double gamma(double roundings, double unit) { return roundings * unit / (1 - roundings * unit); }
 
 /// g of the derivation above.
 template <class Scalar>
 double relative_error(std::int64_t size) {
-  constexpr int count = Lanes<Scalar>::count;
+  constexpr int count = k_lanes<Scalar>;
   const double in_block = static_cast<double>(k_block) / count + std::log2(count) + 1;
   const double outside = static_cast<double>(size / k_block + 1 + count) + 2;
   return gamma(in_block, static_cast<double>(std::numeric_limits<Scalar>::epsilon()) / 2) +

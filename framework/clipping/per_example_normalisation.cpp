@@ -19,17 +19,15 @@ RIPIENO_INLINE void add_row_inline(const Scalar* __restrict gradient, const Scal
 }
 
 /// sum_s gradient[s] * (input[s] - mean)
-template <class Scalar>
+template <int bytes, class Scalar>
 RIPIENO_INLINE Scalar centred_product_inline(const Scalar* gradient, const Scalar* input, Scalar mean,
                                              std::int64_t size) {
-  using Vector = typename Lanes<Scalar>::type;
-  constexpr int count = Lanes<Scalar>::count;
-  Vector sums = {};
+  using Vector = Lanes<Scalar, bytes>;
+  Vector sums;
   std::int64_t s = 0;
-  for (; s + count <= size; s += count)
-    sums += *reinterpret_cast<const Vector*>(gradient + s) * (*reinterpret_cast<const Vector*>(input + s) - mean);
-  Scalar sum = 0;
-  for (int k = 0; k < count; ++k) sum += sums[k];
+  for (; s + Vector::count <= size; s += Vector::count)
+    sums.add_product(Vector::load(gradient + s), Vector::load(input + s) - mean);
+  Scalar sum = sums.sum();
   for (; s < size; ++s) sum += gradient[s] * (input[s] - mean);
   return sum;
 }
@@ -43,12 +41,11 @@ RIPIENO_FMA_CLONES void add_row(const double* gradient, const double* input, dou
   add_row_inline(gradient, input, mean, rstd, width, sums);
 }
 
-RIPIENO_FMA_CLONES float centred_product(const float* gradient, const float* input, float mean, std::int64_t size) {
-  return centred_product_inline(gradient, input, mean, size);
-}
-RIPIENO_FMA_CLONES double centred_product(const double* gradient, const double* input, double mean, std::int64_t size) {
-  return centred_product_inline(gradient, input, mean, size);
-}
+RIPIENO_LANE_KERNEL((float centred_product(const float* gradient, const float* input, float mean, std::int64_t size)),
+                    centred_product_inline<bytes>(gradient, input, mean, size))
+RIPIENO_LANE_KERNEL((double centred_product(const double* gradient, const double* input, double mean,
+                                            std::int64_t size)),
+                    centred_product_inline<bytes>(gradient, input, mean, size))
 
 template <class Scalar>
 at::Tensor layer_norm(const at::Tensor& gradient, const at::Tensor& input, const at::Tensor& mean,

@@ -12,57 +12,58 @@
 namespace ripieno::bookkeeping {
 namespace {
 
-constexpr int k_tile = 8;  // rows of the result whose sums stay in registers
-
-/// Columns [0, columns) of the result, at most one register: out[j][c] = sum_r u[r][j] * v[r][c]. `v` has a whole
-/// register to read in each row.
-template <class Scalar>
+/// Columns [0, columns) of the result, at most as many as there are lanes: out[j][c] = sum_r u[r][j] * v[r][c]. `v` has
+/// all lanes to read in each row.
+template <int bytes, class Scalar>
 RIPIENO_INLINE void column_block(const Scalar* __restrict u, std::int64_t m, std::int64_t rows,
                                  const Scalar* __restrict v, std::int64_t v_stride, int columns, Scalar* __restrict out,
                                  std::int64_t k) {
-  using Vector = typename Lanes<Scalar>::type;
-  for (std::int64_t j = 0; j < m; j += k_tile) {
-    const auto tile = static_cast<int>(std::min<std::int64_t>(k_tile, m - j));
+  using Vector = Lanes<Scalar, bytes>;
+  constexpr int size = bytes == 64 ? 8 : 4;  // rows of the result whose sums stay in registers
+  for (std::int64_t j = 0; j < m; j += size) {
+    const auto tile = static_cast<int>(std::min<std::int64_t>(size, m - j));
     // An incomplete tile computes its last row several times.
-    std::int64_t place[k_tile];
-    for (int i = 0; i < k_tile; ++i) place[i] = j + std::min(i, tile - 1);
-    Vector sums[k_tile] = {};
+    std::int64_t place[size];
+    for (int i = 0; i < size; ++i) place[i] = j + std::min(i, tile - 1);
+    Vector sums[size];
     for (std::int64_t r = 0; r < rows; ++r) {
-      const Vector factor = *reinterpret_cast<const Vector*>(v + r * v_stride);
-      for (int i = 0; i < k_tile; ++i) sums[i] += factor * u[r * m + place[i]];
+      const Vector factor = Vector::load(v + r * v_stride);
+      for (int i = 0; i < size; ++i) sums[i].add_product(factor, u[r * m + place[i]]);
     }
-    for (int i = 0; i < tile; ++i) {
+    for (int i = 0; i < size; ++i) {
+      if (i >= tile) break;
       Scalar* target = out + (j + i) * k;
-      if (columns == Lanes<Scalar>::count)
-        *reinterpret_cast<Vector*>(target) = sums[i];
-      else
-        for (int c = 0; c < columns; ++c) target[c] = sums[i][c];
+      if (columns == Vector::count) {
+        sums[i].store(target);
+      } else {
+        Scalar values[Vector::count];
+        sums[i].store(values);
+        std::copy_n(values, columns, target);
+      }
     }
   }
 }
 
 /// out[j][c] = sum_r u[r][j] * v[r][c]; `last` holds the columns of v that fill no register, then zeros.
-template <class Scalar>
+template <int bytes, class Scalar>
 RIPIENO_INLINE void product_inline(const Scalar* u, std::int64_t m, const Scalar* v, std::int64_t k, std::int64_t rows,
                                    const Scalar* last, Scalar* out) {
-  constexpr int count = Lanes<Scalar>::count;
+  constexpr int count = k_lanes<Scalar>;
   std::int64_t c = 0;
-  for (; c + count <= k; c += count) column_block(u, m, rows, v + c, k, count, out + c, k);
-  if (c < k) column_block(u, m, rows, last, count, static_cast<int>(k - c), out + c, k);
+  for (; c + count <= k; c += count) column_block<bytes>(u, m, rows, v + c, k, count, out + c, k);
+  if (c < k) column_block<bytes>(u, m, rows, last, count, static_cast<int>(k - c), out + c, k);
 }
 
-RIPIENO_FMA_CLONES void product(const float* u, std::int64_t m, const float* v, std::int64_t k, std::int64_t rows,
-                                const float* last, float* out) {
-  product_inline(u, m, v, k, rows, last, out);
-}
-RIPIENO_FMA_CLONES void product(const double* u, std::int64_t m, const double* v, std::int64_t k, std::int64_t rows,
-                                const double* last, double* out) {
-  product_inline(u, m, v, k, rows, last, out);
-}
+RIPIENO_LANE_KERNEL((void product(const float* u, std::int64_t m, const float* v, std::int64_t k, std::int64_t rows,
+                                  const float* last, float* out)),
+                    product_inline<bytes>(u, m, v, k, rows, last, out))
+RIPIENO_LANE_KERNEL((void product(const double* u, std::int64_t m, const double* v, std::int64_t k, std::int64_t rows,
+                                  const double* last, double* out)),
+                    product_inline<bytes>(u, m, v, k, rows, last, out))
 
 template <class Scalar>
 void fill_last(const Scalar* v, std::int64_t k, std::int64_t rows, std::vector<Scalar>& last) {
-  constexpr std::int64_t count = Lanes<Scalar>::count;
+  constexpr std::int64_t count = k_lanes<Scalar>;
   const std::int64_t columns = k % count;
   for (std::int64_t r = 0; r < rows; ++r) std::copy_n(v + (r + 1) * k - columns, columns, last.data() + r * count);
 }
@@ -76,7 +77,7 @@ OuterProductSums make(const at::Tensor& u, const at::Tensor& v) {
   auto* out = result.rows.data_ptr<Scalar>();
   auto* squared_norms = result.squared_norms.data_ptr<double>();
   at::parallel_for(0, n, 1, [&](std::int64_t begin, std::int64_t end) {
-    std::vector<Scalar> last(rows * Lanes<Scalar>::count);
+    std::vector<Scalar> last(rows * k_lanes<Scalar>);
     for (std::int64_t i = begin; i < end; ++i) {
       for (std::int64_t head = i * heads; head < (i + 1) * heads; ++head) {
         const Scalar* factor = right + head * rows * k;

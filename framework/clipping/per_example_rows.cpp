@@ -13,31 +13,23 @@
 namespace ripieno::bookkeeping {
 namespace {
 
-using Double8 = Lanes<double>::type;
-typedef float Float8 __attribute__((vector_size(32), aligned(4), may_alias));
 template <class Scalar>
 using Bits = std::conditional_t<std::is_same_v<Scalar, float>, std::uint32_t, std::uint64_t>;
 
 constexpr std::int64_t k_grain_elements = 16384;  // below this, starting a thread costs more than it saves
 constexpr std::int64_t k_block_columns = 512;     // accumulators of weighted_row_sum that stay in the first-level cache
 
-RIPIENO_INLINE Double8 load_double8(const float* p) {
-  return __builtin_convertvector(*reinterpret_cast<const Float8*>(p), Double8);
-}
-RIPIENO_INLINE Double8 load_double8(const double* p) { return *reinterpret_cast<const Double8*>(p); }
-
-template <class Scalar>
+template <int bytes, class Scalar>
 RIPIENO_INLINE double sum_of_squares_inline(const Scalar* row, std::int64_t size) {
-  Double8 lanes[4] = {};
+  using Vector = Lanes<double, bytes>;
+  Vector lanes[4];
   std::int64_t i = 0;
-  for (; i + 32 <= size; i += 32)
+  for (; i + 4 * Vector::count <= size; i += 4 * Vector::count)
     for (int k = 0; k < 4; ++k) {
-      const Double8 x = load_double8(row + i + 8 * k);
-      lanes[k] += x * x;
+      const Vector x = Vector::load(row + i + k * Vector::count);
+      lanes[k].add_product(x, x);
     }
-  const Double8 total = (lanes[0] + lanes[1]) + (lanes[2] + lanes[3]);
-  double sum = 0;
-  for (int k = 0; k < 8; ++k) sum += total[k];
+  double sum = ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])).sum();
   for (; i < size; ++i) sum += static_cast<double>(row[i]) * static_cast<double>(row[i]);
   return sum;
 }
@@ -105,8 +97,8 @@ RIPIENO_INLINE void row_sum_inline(const Scalar* __restrict rows, std::int64_t n
   for (std::int64_t j = 0; j < width; ++j) out[j] = static_cast<Scalar>(sums[j]);
 }
 
-RIPIENO_FMA_CLONES double squares(const float* row, std::int64_t size) { return sum_of_squares_inline(row, size); }
-RIPIENO_FMA_CLONES double squares(const double* row, std::int64_t size) { return sum_of_squares_inline(row, size); }
+RIPIENO_LANE_KERNEL((double squares(const float* row, std::int64_t size)), sum_of_squares_inline<bytes>(row, size))
+RIPIENO_LANE_KERNEL((double squares(const double* row, std::int64_t size)), sum_of_squares_inline<bytes>(row, size))
 
 RIPIENO_FMA_CLONES void scale_row(const float* row, std::int64_t size, float factor, std::uint32_t mask, float* out) {
   scale_row_inline(row, size, factor, mask, out);

@@ -1,11 +1,13 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <ripieno/framework/clipping/bookkeeping_engine.hpp>
 #include <ripieno/framework/clipping/per_example_conv.hpp>
 #include <ripieno/framework/clipping/per_example_rows.hpp>
+#include <ripieno/framework/clipping/per_example_simd.hpp>
 
 #include "bookkeeping_cases.hpp"
 
@@ -184,6 +186,35 @@ Tensors kernel_results(int threads, const Tensors& input) {
   results.push_back(made.rows);
   results.push_back(made.squared_norms);
   return results;
+}
+
+/// What a kernel adds up in registers of so many bytes.
+template <class Scalar, int bytes>
+std::vector<Scalar> sums_in_lanes(const std::vector<Scalar>& values, const std::vector<float>& converted) {
+  using Vector = bookkeeping::Lanes<Scalar, bytes>;
+  Vector sums;
+  for (std::size_t i = 0; i < values.size(); i += Vector::count) {
+    sums.add_product(Vector::load(values.data() + i), values[i]);
+    sums.add_product(Vector::load(values.data() + i) - values[i], Vector::load(converted.data() + i));
+  }
+  const auto folded = (sums + sums).folded();
+  std::vector<Scalar> results(Vector::count);
+  sums.store(results.data());
+  results.push_back(sums.sum());
+  for (std::size_t i = 0; i < sizeof(folded) / sizeof(Scalar); ++i) results.push_back(folded[i]);
+  return results;
+}
+
+TEST(BookkeepingInvariants, SizeOfRegistersDoesNotChangeBits) {
+  const std::size_t size = 640;
+  std::vector<float> single(size);
+  std::vector<double> real(size);
+  for (std::size_t i = 0; i < size; ++i) real[i] = std::sin(static_cast<double>(i * i));
+  std::ranges::transform(real, single.begin(), [](double x) { return static_cast<float>(x); });
+  EXPECT_EQ((sums_in_lanes<float, 32>(single, single)), (sums_in_lanes<float, 64>(single, single)));
+  EXPECT_EQ((sums_in_lanes<float, 16>(single, single)), (sums_in_lanes<float, 64>(single, single)));
+  EXPECT_EQ((sums_in_lanes<double, 32>(real, single)), (sums_in_lanes<double, 64>(real, single)));
+  EXPECT_EQ((sums_in_lanes<double, 16>(real, single)), (sums_in_lanes<double, 64>(real, single)));
 }
 
 TEST(BookkeepingInvariants, RowsOfEachExampleAreSummedToTheLastBits) {
