@@ -193,7 +193,7 @@ class BookkeepingEngine final : public ClippingEngine {
     const GeneratorGuard generator;
     for (std::uint64_t draw = 0;; ++draw) try {
         learn_from(make_up_examples(loss, params, batch, draw), generator, plans, loss, params.paths(), stored);
-        malloc_trim(0);  // the passes of the check, one per example, are the most that will ever be held
+        malloc_trim(0);  // the check's passes, one for each example, hold more than steps do
         return;
       } catch (const IndistinctExamples&) {
         if (draw + 1 == draws) throw;

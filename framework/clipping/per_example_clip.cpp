@@ -24,7 +24,7 @@ Verdict judge(std::vector<PerExampleGradientPtr>& gradients, const at::Tensor& l
   const ClippingRule& rule = settings.rule;
   Verdict verdict;
   MicrobatchResult& result = verdict.result;
-  result.losses = losses.detach().to(at::kDouble);
+  result.losses = losses.detach().to(at::kDouble, /*non_blocking=*/false, /*copy=*/true);
   const std::int64_t n = result.losses.size(0);
   const at::TensorOptions options = result.losses.options();
   at::Tensor accepted;
