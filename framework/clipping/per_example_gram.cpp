@@ -129,29 +129,41 @@ struct Factor {
 struct InnerProducts {
   double square = 0;               ///< sum_{r,s} (u_r . u_s)(v_r . v_s)
   std::vector<double> of_u, of_v;  ///< (u_r . u_r), (v_r . v_r)
+  std::vector<Tile> tiles;         ///< room: of the u, those of k_tile rows with all before them
 };
 
-/// Twice the pairs with s < r and once those with s = r.
+/// Twice the pairs with s < r and once those with s = r. One factor at a time, so that its rows are read in their
+/// order.
 template <class Scalar>
 void compute(const Factor<Scalar>& u, const Factor<Scalar>& v, std::int64_t rows, InnerProducts& products) {
   products.square = 0;
   products.of_u.resize(static_cast<std::size_t>(rows));
   products.of_v.resize(static_cast<std::size_t>(rows));
-  Tile of_u, of_v;
-  for (std::int64_t r0 = 0; r0 < rows; r0 += k_tile)
+  products.tiles.resize(static_cast<std::size_t>((rows + k_tile - 1) / k_tile));
+  Tile of_v;
+  for (std::int64_t r0 = 0; r0 < rows; r0 += k_tile) {
+    for (std::int64_t s0 = 0; s0 <= r0; s0 += k_tile)
+      inner_products(u.tile(r0, rows), u.tile(s0, rows), u.size, products.tiles[static_cast<std::size_t>(s0 / k_tile)]);
     for (std::int64_t s0 = 0; s0 <= r0; s0 += k_tile) {
-      inner_products(u.tile(r0, rows), u.tile(s0, rows), u.size, of_u);
+      const Tile& of_u = products.tiles[static_cast<std::size_t>(s0 / k_tile)];
       inner_products(v.tile(r0, rows), v.tile(s0, rows), v.size, of_v);
-      for (int i = 0; i < k_tile && r0 + i < rows; ++i)
-        for (int j = 0; j < k_tile && s0 + j <= r0 + i; ++j) {
+      if (s0 < r0) {
+        double sums[k_tile] = {};
+        for (int i = 0; i < k_tile && r0 + i < rows; ++i)
+          for (int j = 0; j < k_tile; ++j) sums[j] += of_u[i * k_tile + j] * of_v[i * k_tile + j];
+        products.square += 2 * ((sums[0] + sums[1]) + (sums[2] + sums[3]));
+        continue;
+      }
+      for (int i = 0; i < k_tile && r0 + i < rows; ++i) {
+        for (int j = 0; j <= i; ++j) {
           const double term = of_u[i * k_tile + j] * of_v[i * k_tile + j];
-          products.square += s0 + j == r0 + i ? term : 2 * term;
+          products.square += i == j ? term : 2 * term;
         }
-      for (int i = 0; s0 == r0 && i < k_tile && r0 + i < rows; ++i) {
         products.of_u[static_cast<std::size_t>(r0 + i)] = of_u[i * k_tile + i];
         products.of_v[static_cast<std::size_t>(r0 + i)] = of_v[i * k_tile + i];
       }
     }
+  }
 }
 
 /// At least |row|. The computed inner product of the row with itself gives it, unless that has over- or underflown.
