@@ -6,6 +6,7 @@
 //
 // The address sanitizer and clang do not get along with resolvers that run this early.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__)
+#define RIPIENO_HAS_CLONES
 #define RIPIENO_VECTOR_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
 #define RIPIENO_FMA_CLONES __attribute__((target_clones("avx512f", "fma", "default")))
 #else

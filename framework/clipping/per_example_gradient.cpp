@@ -32,17 +32,10 @@ at::Tensor raised_root(const at::Tensor& squares, std::size_t terms) {
 
 }  // namespace
 
-at::Tensor norm_bounds(const std::vector<PerExampleGradientPtr>& gradients, std::int64_t n) {
-  at::Tensor sum;
-  for (const PerExampleGradientPtr& gradient : gradients)
-    if (gradient) sum = sum.defined() ? sum + gradient->squared_norm_bounds() : gradient->squared_norm_bounds();
-  return raised_root(sum.defined() ? sum : at::zeros({n}, at::kDouble), gradients.size());
-}
-
 JudgedNorms judged_norms(const std::vector<PerExampleGradientPtr>& gradients, std::int64_t n, GradientForm form,
                          double max_spread) {
   constexpr double excess = (1 + k_accepted_excess) * (1 + k_accepted_excess) * (1 - 1e-9);
-  at::Tensor exact, upper, lower, terms;
+  at::Tensor exact, upper, lower, terms;  // exact: where the three bounds of a gradient are one
   const auto add = [](at::Tensor& sum, const at::Tensor& part) { sum = sum.defined() ? sum + part : part; };
   for (const PerExampleGradientPtr& gradient : gradients) {
     if (!gradient) continue;

@@ -52,9 +52,6 @@ class PerExampleGradient {
 
 using PerExampleGradientPtr = std::unique_ptr<PerExampleGradient>;
 
-/// Upper bounds of the norms over several tensors, where nullptr is a gradient of zero; float64 [n].
-[[nodiscard]] at::Tensor norm_bounds(const std::vector<PerExampleGradientPtr>& gradients, std::int64_t n);
-
 /// The largest relative excess of a norm bound over the norm that is accepted for gradients in factors (invariant P5).
 inline constexpr double k_accepted_excess = 1e-3;
 
@@ -67,6 +64,7 @@ struct JudgedNorms {
 /// An example is accepted when its bound is proven to exceed its norm by k_accepted_excess of it at most, and the
 /// magnitudes of the terms of its gradient add up to max_spread times its norm at most, which bounds the rounding error
 /// of a sum that it enters in factors. Any other finite example has to be stored exactly; those that are, are accepted.
+/// nullptr is a gradient of zero.
 [[nodiscard]] JudgedNorms judged_norms(const std::vector<PerExampleGradientPtr>& gradients, std::int64_t n,
                                        GradientForm form, double max_spread);
 

@@ -13,7 +13,7 @@
     constexpr int bytes = size;                         \
     return call;                                        \
   }
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__)
+#ifdef RIPIENO_HAS_CLONES
 #define RIPIENO_LANE_KERNEL_FOR(processors, size, declaration, call) \
   __attribute__((target(processors))) RIPIENO_LANE_KERNEL_OF(size, declaration, call)
 #define RIPIENO_LANE_KERNEL(declaration, call)               \
